@@ -57,6 +57,8 @@ _PARTS = ["input_text", "input_image", "output_text", "refusal", "input_file", "
 _SAID = ["output_text", "refusal"]
 _RESPONSE_FORMATS = ["json_object", "json_schema", "text"]
 MAX_STOPS = 4
+MIN_OUTPUT_TOKENS = 16
+"""Of the Responses API."""
 
 
 def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
@@ -82,10 +84,24 @@ def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
             param="input",
             code="missing_required_parameter",
         )
+    limit = raw.get("max_output_tokens")
+    if type(limit) is int and limit < MIN_OUTPUT_TOKENS:
+        raise InvalidRequest(
+            f"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= {MIN_OUTPUT_TOKENS}, but got "
+            f"{limit} instead.",
+            param="max_output_tokens",
+            code="integer_below_min_value",
+        )
     _check_stream_options(raw)
     _check_parts(raw.get("input"))
     text = raw.get("text")
     wanted = text.get("format") if isinstance(text, dict) else None
+    if _is_json_object(wanted) and not _continues(raw) and not _mentions_json(raw.get("input")):
+        raise InvalidRequest(
+            "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
+            "'json_object'.",
+            param="input",
+        )
     if isinstance(wanted, dict) and wanted.get("strict") is True:
         _check_format(wanted, ("text", "format", "schema"), "invalid_json_schema")
     for param, tool in _tools(raw.get("tools"), ("tools",)):
@@ -98,7 +114,14 @@ def check_chat(raw: dict[str, Any]) -> None:
     _check_arguments(raw, CHAT)
     _check_stops(raw)
     _check_stream_options(raw)
+    _check_tool_options(raw)
+    _check_calls(raw.get("messages"))
     wanted = raw.get("response_format")
+    if _is_json_object(wanted) and not _mentions_json(raw.get("messages")):
+        raise InvalidRequest(
+            "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+            param="messages",
+        )
     kind = wanted.get("type") if isinstance(wanted, dict) else None
     if kind == "structural_tag":
         raise not_among(("response_format", "type"), kind, _RESPONSE_FORMATS)
@@ -158,6 +181,81 @@ def _check_stream_options(raw: dict[str, Any]) -> None:
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
             param="stream_options",
         )
+
+
+def _check_tool_options(raw: dict[str, Any]) -> None:
+    if raw.get("tools") == []:
+        raise InvalidRequest(
+            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+            param="tools",
+            code="empty_array",
+        )
+    for name in ("tool_choice", "parallel_tool_calls"):
+        if raw.get(name) is not None and raw.get("tools") is None:
+            raise InvalidRequest(
+                f"Invalid value for '{name}': '{name}' is only allowed when 'tools' are specified.",
+                param=name,
+            )
+
+
+def _check_calls(messages: Any) -> None:
+    """Each call of a chat is answered by the messages that follow it, and these answer nothing else."""
+    called: set[Any] = set()
+    open_calls: list[Any] = []
+    sent = messages if isinstance(messages, list) else []
+    for index, message in enumerate(sent):
+        if not isinstance(message, dict):
+            return
+        if message.get("role") == "tool":
+            _check_answer(message, index, called)
+            open_calls = [each for each in open_calls if each != message.get("tool_call_id")]
+            continue
+        if open_calls:
+            raise _unanswered(open_calls, f"messages.[{index}].role")
+        calls = message.get("tool_calls")
+        open_calls = [call.get("id") for call in calls or () if isinstance(call, dict)] if isinstance(calls, list) else []  # fmt: skip
+        called = {each for each in open_calls if isinstance(each, str)}
+    if open_calls:
+        raise _unanswered(open_calls, "messages")
+
+
+def _check_answer(message: dict[str, Any], index: int, called: Collection[Any]) -> None:
+    call_id = message.get("tool_call_id")
+    if not called:
+        raise InvalidRequest(
+            "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+            param=f"messages.[{index}].role",
+        )
+    if isinstance(call_id, str) and call_id not in called:
+        raise InvalidRequest(
+            f"Invalid parameter: 'tool_call_id' of '{shortened(call_id)}' not found in 'tool_calls' of previous message.",
+            param=f"messages.[{index}].tool_call_id",
+        )
+
+
+def _unanswered(call_ids: list[Any], param: str) -> InvalidRequest:
+    return InvalidRequest(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The "
+        f"following tool_call_ids did not have response messages: {shortened(', '.join(map(str, call_ids[:16])))}",
+        param=param,
+    )
+
+
+def _is_json_object(wanted: Any) -> bool:
+    return isinstance(wanted, dict) and wanted.get("type") == "json_object"
+
+
+def _mentions_json(sent: Any) -> bool:
+    """Whether a text of the request's messages has the word."""
+    if isinstance(sent, str):
+        return "json" in sent.lower()
+    for message in sent if isinstance(sent, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else [{"text": content}]:
+            text = part.get("text") if isinstance(part, dict) else None
+            if isinstance(text, str) and "json" in text.lower():
+                return True
+    return False
 
 
 def _check_parts(sent: Any) -> None:

@@ -28,8 +28,23 @@ BASES: dict[str, dict[str, Any]] = {
 }
 LOOSE = {"type": "object", "properties": {"a": {"type": "object", "properties": {}}}, "required": ["a"], "additionalProperties": False}  # fmt: skip
 OPTIONAL = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
+UNANSWERED = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages:"
 NO_MORE = "'additionalProperties' is required to be supplied and to be false."
 NEEDED = "'required' is required to be supplied and to be an array including every key in properties. Missing 'a'."
+
+
+USER: dict[str, Any] = {"role": "user", "content": "x"}
+
+
+def calling(*ids: str) -> dict[str, Any]:
+    calls = [
+        {"id": each, "type": "function", "function": {"name": "f", "arguments": ""}} for each in ids
+    ]
+    return {"role": "assistant", "tool_calls": calls}
+
+
+def tool(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "x"}
 
 
 def part(kind: str, role: str = "user") -> dict[str, Any]:
@@ -51,6 +66,16 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str | None, str | None]] = {
     "options without stream": ("responses", {"stream_options": {}}, "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options", None),
     "loose format": ("responses", {"text": {"format": {"type": "json_schema", "name": "n", "strict": True, "schema": LOOSE}}}, f"Invalid schema for response_format 'n': In context=('properties', 'a'), {NO_MORE}", "text.format.schema", "invalid_json_schema"),
     "loose function": ("responses", {"tools": [{"type": "function", **function({"type": "object"})}]}, f"Invalid schema for function 'f': In context=(), {NO_MORE}", "tools[0].parameters", "invalid_function_parameters"),
+    "a small limit": ("responses", {"max_output_tokens": 15}, "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 15 instead.", "max_output_tokens", "integer_below_min_value"),
+    "no word of JSON": ("responses", {"text": {"format": {"type": "json_object"}}}, "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.", "input", None),
+    "no word of JSON in chat": ("chat", {"response_format": {"type": "json_object"}}, "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.", "messages", None),
+    "an answer to nothing": ("chat", {"messages": [USER, tool("c")]}, "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.", "messages.[1].role", None),
+    "an answer to another call": ("chat", {"messages": [USER, calling("c"), tool("d")]}, "Invalid parameter: 'tool_call_id' of 'd' not found in 'tool_calls' of previous message.", "messages.[2].tool_call_id", None),
+    "a call that is not answered": ("chat", {"messages": [USER, calling("c", "d"), tool("c"), USER]}, f"{UNANSWERED} d", "messages.[3].role", None),
+    "a call at the end": ("chat", {"messages": [USER, calling("c")]}, f"{UNANSWERED} c", "messages", None),
+    "a choice of no tools": ("chat", {"tool_choice": "auto"}, "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.", "tool_choice", None),
+    "parallel calls of no tools": ("chat", {"parallel_tool_calls": True}, "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.", "parallel_tool_calls", None),
+    "no tools": ("chat", {"tools": []}, "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an empty array instead.", "tools", "empty_array"),
     "unknown to chat": ("chat", {"top_k": 3}, "Unrecognized request argument supplied: top_k", None, None),
     "two unknown to chat": ("chat", {"top_k": 3, "min_p": 0}, "Unrecognized request arguments supplied: min_p, top_k", None, None),
     "chat without model": ("chat", {"model": None}, "you must provide a model parameter", None, None),
@@ -91,8 +116,20 @@ def test_what_openai_takes_passes(api: str) -> None:
             ],
             "tools": [{"type": "function", **function(schema)}],
             "client_metadata": {"a": "b"},
+            "max_output_tokens": 16,
+            "text": {"format": {"type": "json_object"}},
+            "previous_response_id": "resp_1",
         },
-        "chat": {"stop": ["a"] * 4, "stream": True, "stream_options": {"include_usage": True}},
+        "chat": {
+            "stop": ["a"] * 4,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "messages": [
+                {"role": "system", "content": [{"type": "text", "text": "Answer in JSON."}]},
+                *(USER, calling("c", "d"), tool("d"), tool("c"), calling("e"), tool("e"), USER),
+            ],
+            "response_format": {"type": "json_object"},
+        },
         "completions": {"n": 2, "best_of": 2},
     }
     DECODE[api](msgspec.json.encode({**BASES[api], **more[api]}), strict=True)
