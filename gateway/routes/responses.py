@@ -135,8 +135,8 @@ async def cancel_response(request: HttpRequest, response_id: FromPath[str]) -> A
     record = await _record(request, response_id)
     if not record.response.background:
         raise InvalidRequest(
-            f"Response '{response_id}' was not made with background: true, so it cannot be cancelled. "
-            "Close its connection instead.",
+            "Cannot cancel a synchronous response. Close its connection instead; only responses that were made with "
+            "background: true are cancelled by their id.",
             param="response_id",
         )
     background = services_of(request).background

@@ -214,6 +214,7 @@ def test_a_foreground_response_cannot_be_cancelled_or_streamed_again(http: httpx
     made = http.post("/v1/responses", json=OK).json()["id"]
     cancelled = http.post(f"/v1/responses/{made}/cancel")
     assert (cancelled.status_code, envelope(cancelled)["type"]) == (400, "invalid_request_error")
+    assert envelope(cancelled)["message"].startswith("Cannot cancel a synchronous response.")
     streamed = http.get(f"/v1/responses/{made}", params={"stream": "true"})
     assert (streamed.status_code, envelope(streamed)["param"]) == (400, "stream")
 
