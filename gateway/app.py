@@ -81,7 +81,6 @@ from gateway.routes.state import (
     HttpRequest,
     identify_sender,
     keep_services,
-    services_if_open,
 )
 from gateway.routes.stored_chat import (
     delete_chat_completion,
@@ -125,8 +124,23 @@ class GatewayApp(Litestar):
     framework's errors."""
 
     guard: RequestGuard
-    direct_routes: Mapping[str, Handle]
+    services: Services | None = None
+    """What requests are answered with; None before start-up."""
+    direct_routes: Mapping[str, Handle] = {}
     """The functions that answer `POST` requests of the routes that most requests go to, by path."""
+
+    def use(self, services: Services) -> None:
+        """Answer requests with `services`, from now on. Raises `ConfigurationError` for invalid routes of APIs."""
+        keep_services(self, services)
+        apis = keep_apis(self, services)
+        services.send = InternalRequests(self)
+        self.services = services
+        self.direct_routes = {
+            path: each.fn
+            for each in _FREQUENT
+            for path in each.paths
+            if not apis.has_header_route("POST", path)
+        }
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -158,7 +172,7 @@ class GatewayApp(Litestar):
 
         added = [(b"x-request-id", request_id), (b"openai-version", OPENAI_VERSION)]
         scope[ANSWER_HEADERS] = added
-        services = services_if_open(self)
+        services = self.services
         scope[SERVICES] = services
         caller: Caller = scope.get(INTERNAL_CALLER) or Caller()
         if services is not None and services.tracer is not None:
@@ -237,7 +251,7 @@ class GatewayApp(Litestar):
         scope["path_template"], scope["path_params"] = scope["path"], {}
         request: HttpRequest = Request(scope, receive, send)
         try:
-            answer = await answer_by_header(request) or await handle(request)
+            answer = await handle(request)
             await answer(scope, receive, send)
         except Exception as error:
             if stats.status:  # the answer has begun
@@ -273,9 +287,8 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             services = await open_services(config, plugins, stack)
-            keep_services(app, services)
-            keep_apis(app, services)
-            services.send = InternalRequests(app)
+            assert isinstance(app, GatewayApp), "it is the one that is made here"
+            app.use(services)
             yield
 
     return _app(config, [lifespan])
@@ -284,15 +297,13 @@ def create_app(config: Config, plugins: PluginSet) -> Litestar:
 def app_of(services: Services) -> Litestar:
     """Create an application for services that are already open. The caller closes them."""
     app = _app(services.config, [])
-    keep_services(app, services)
-    keep_apis(app, services)
-    services.send = InternalRequests(app)
+    app.use(services)
     return app
 
 
 def _app(
     config: Config, lifespan: list[Callable[[Litestar], AbstractAsyncContextManager[None]]]
-) -> Litestar:
+) -> GatewayApp:
     handlers = [
         create_response, retrieve_response, delete_response, cancel_response,
         list_input_items, count_input_tokens, compact_response, responses_socket,
@@ -321,7 +332,6 @@ def _app(
         request_max_body_size=None,  # `read_json_body` enforces the limit
     )
     app.guard = RequestGuard(config.server, cors)
-    app.direct_routes = {path: each.fn for each in _FREQUENT for path in each.paths}
     return app
 
 

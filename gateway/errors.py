@@ -61,19 +61,12 @@ class GatewayError(Exception):
         return param_text(self.at) if self.at else None
 
 
-def renamed_params(
-    rename: Callable[[ParamPath], ParamPath],
-) -> AbstractContextManager[None]:
-    """A context that renames the parameter of the error that it is left with.
+class renamed_params(AbstractContextManager[None]):  # noqa: N801  # used as a function
+    """A context that renames the parameter of the error that it is left with. It may be entered several times.
 
     Each API has one function that turns places in a turn (`("input", 3)`, `("tools", 0, "parameters")`) into places in
     its requests.
     """
-    return _RenamedParams(rename)
-
-
-class _RenamedParams:
-    """See `renamed_params`. Not a generator: each request has several of these contexts."""
 
     __slots__ = ("_rename",)
 

@@ -45,7 +45,14 @@ from gateway.deltas import (
     TextDelta,
     joined,
 )
-from gateway.protocols import CallRecord, FinishReason, ToolResult
+from gateway.protocols import (
+    CallRecord,
+    ContainerFileSource,
+    FileSource,
+    FinishReason,
+    Source,
+    ToolResult,
+)
 from gateway.runtime.sealing import SealReasoning
 from gateway.tools.roles import CallRole
 from gateway.wire import items
@@ -93,11 +100,15 @@ class ItemAssembler:
         self._approval_id = approval_id
         self._make = make
         self._reasoning_kind = SummarizedReasoningBuilder if summarizes else ReasoningBuilder
-        self._sources = by_cursor(each for call in known.values() for each in call.sources)
-        self._files = by_mark(each for call in known.values() for each in call.files)
-        self._container_files = by_path(
-            each for call in known.values() for each in call.container_files
-        )
+        self._sources: dict[int, list[Source]] = {}
+        self._files: dict[str, FileSource] = {}
+        self._container_files: dict[str, ContainerFileSource] = {}
+        if known:
+            self._sources = by_cursor(each for call in known.values() for each in call.sources)
+            self._files = by_mark(each for call in known.values() for each in call.files)
+            self._container_files = by_path(
+                each for call in known.values() for each in call.container_files
+            )
         self._gathered: list[Delta] = []
         """Deltas that are not yet written; see `gather`."""
         self._slots: list[items.Item | None] = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -39,18 +38,14 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     model: ServedModel
     turn: Turn
     request: ChatRequest
-    origins: Sequence[int]
-    """For each item of the turn, the index of its message."""
+    params: renamed_params
+    """A context in which errors about the turn name the parameters of the request."""
     toolset: Toolset
     settings: GenerationSettings
     n: int
     style: ChatStyle
     to_store: CompletionToStore | None
     """The data to store with the answer, if it is stored."""
-
-    def request_params(self) -> AbstractContextManager[None]:
-        """A context in which errors about the turn name the parameters of the request."""
-        return renamed_params(partial(request_path, request=self.request, origins=self.origins))
 
 
 async def make_chat_plan(
@@ -101,7 +96,7 @@ async def make_chat_plan(
         model=model,
         turn=turn,
         request=request,
-        origins=conversation.origins,
+        params=renamed_params(partial(request_path, request=request, origins=conversation.origins)),
         toolset=toolset,
         settings=settings_of(
             request,
@@ -113,7 +108,7 @@ async def make_chat_plan(
             size=size,
             trace_headers=trace_headers,
             hints=hints_of(request),
-            tool_params=tool_params(request.tools or ()),
+            tool_params=tool_params(request.tools) if request.tools else {},
         ),
         n=request.n or 1,
         style=style_of(request, services, toolset, turn),

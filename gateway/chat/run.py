@@ -54,8 +54,9 @@ class ChatChoice:
         self._first = first
         aligner = LogprobAligner() if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
-        self.observer = OutputObserver(aligner=aligner, token_ids=token_ids)
-        observes = style.token_ids or style.continuous_usage or style.prompt_logprobs
+        self.observer: OutputObserver | None = None
+        if style.token_ids or style.continuous_usage or style.prompt_logprobs:
+            self.observer = OutputObserver(aligner=aligner, token_ids=token_ids)
         self.message: ChoiceCollector | None = None
         writer: AnnotatedWriter
         if style.stream:
@@ -67,7 +68,9 @@ class ChatChoice:
                 legacy=style.legacy,
                 token_ids=token_ids,
                 includes_usage=style.includes_usage,
-                usage_so_far=self.observer.usage if style.continuous_usage else None,
+                usage_so_far=self.observer.usage
+                if self.observer and style.continuous_usage
+                else None,
                 first=_prompt_token_ids(first) if style.token_ids and index == 0 else b"",
             )
         if gathers:
@@ -84,7 +87,7 @@ class ChatChoice:
             plan.settings,
             services.metrics,
             aligner=aligner,
-            observer=self.observer if observes else None,
+            observer=self.observer,
         )
         self.generator.counts_prompt = index == 0
         self._tools = ServerToolLoop(plan.toolset, services, self.generator)
@@ -107,7 +110,7 @@ class ChatChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
-        with self._plan.request_params():
+        with self._plan.params:
             if self._cited is not None:
                 await self._tools.run(self._first, _CitingChoice(assembler, self._cited), sink)
             else:
@@ -152,14 +155,16 @@ class ChatRun(ChoicesRun[PreparedChat]):
     ) -> tuple[ServedModel, Sequence[ChatChoice], ExpectedTokens]:
         plan, first = prepared.plan, prepared.first
         self._plan = plan
-        self._head = chunk_head(
-            plan.id,
-            "chat.completion.chunk",
-            plan.created,
-            plan.model.name,
-            plan.style.service_tier,
-            plan.model.fingerprint,
-        )
+        self._head = b""
+        if plan.style.stream:
+            self._head = chunk_head(
+                plan.id,
+                "chat.completion.chunk",
+                plan.created,
+                plan.model.name,
+                plan.style.service_tier,
+                plan.model.fingerprint,
+            )
         self._first = first
         gathers = not plan.style.stream or plan.to_store is not None or self._observers
         self._chat_choices = [
@@ -208,7 +213,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
             for choice in self._chat_choices
             if choice.message is not None and choice.message.finished
         ]
-        prompt = self._first.request.prompt
+        prompt, observer = self._first.request.prompt, self._chat_choices[0].observer
         times = self.times() if style.times else None
         return ChatCompletion(
             id=plan.id,
@@ -219,7 +224,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
             system_fingerprint=plan.model.fingerprint,
             service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
             prompt_logprobs=(
-                self._chat_choices[0].observer.shown_prompt() if style.prompt_logprobs else UNSET
+                observer.shown_prompt() if observer and style.prompt_logprobs else UNSET
             ),
             prompt_token_ids=(
                 list(prompt.token_ids)
@@ -234,7 +239,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
 async def prepare_chat(plan: ChatPlan, services: Services) -> PreparedChat:
     """Render the prompt and let the engine check it. Raises a `GatewayError` that is to be answered with an HTTP
     status."""
-    with plan.request_params():
+    with plan.params:
         first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
     if plan.settings.policies is not None:
         plan.settings.policies.check_shown(plan.settings.sampling, token_ids=plan.style.token_ids)

@@ -39,7 +39,8 @@ class ChatStyle(Struct, frozen=True, kw_only=True):
 def style_of(request: ChatRequest, services: Services, toolset: Toolset, turn: Turn) -> ChatStyle:
     """The style that `request` asks for, whose tools and turn are resolved."""
     options = request.stream_options
-    calls_finish: FinishReason = "function_call" if request.legacy else "tool_calls"
+    legacy = request.legacy
+    calls_finish: FinishReason = "function_call" if legacy else "tool_calls"
     if isinstance(toolset.choice, NamedTool):
         calls_finish = "stop"  # OpenAI's rule for a forced call
     last = turn.items[-1] if turn.items else None
@@ -49,7 +50,7 @@ def style_of(request: ChatRequest, services: Services, toolset: Toolset, turn: T
             () if request.include_reasoning is False else services.config.server.chat_reasoning
         ),
         logprobs=bool(request.logprobs),
-        legacy=request.legacy,
+        legacy=legacy,
         calls_finish=calls_finish,
         stream=bool(request.stream),
         includes_usage=bool(options and options.include_usage),

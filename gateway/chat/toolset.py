@@ -12,7 +12,7 @@ from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.available import AvailableTools
 from gateway.tools.requested import list_without_approval
-from gateway.tools.toolset import Toolset, build_toolset
+from gateway.tools.toolset import NO_REQUEST_TOOLS, Toolset, build_toolset
 from gateway.wire.chat import ChatRequest
 
 
@@ -21,9 +21,10 @@ async def chat_toolset(
 ) -> Toolset:
     """Resolve the tools of a request. Raises a `GatewayError` that names the invalid parameter."""
     offered = services.tools_of(model)
-    listed = await list_without_approval(
-        [server for servers in offered.chat_servers for server in servers()], context
-    )
+    listed = NO_REQUEST_TOOLS
+    if offered.chat_servers:
+        servers = [server for servers in offered.chat_servers for server in servers()]
+        listed = await list_without_approval(servers, context)
     tools, by_type = [*(request.tools or ())], {}
     asked = request.web_search_options
     if asked is not None and (found := searching_tools(offered, services.omitted_tools)):

@@ -67,7 +67,8 @@ class Attempts(Generic[PlanT]):
             await held.__aexit__(None, None, None)
 
     async def _plan(self, name: str | None) -> PlanT:
-        await self.release()
+        if self._held is not None:
+            await self.release()
         held = self._hold_now(name)
         await held.__aenter__()
         self._held = held

@@ -10,7 +10,7 @@ from gateway.errors import renamed_params
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import IsolatingRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
-from gateway.wire.content import text_of
+from gateway.wire.content import InputText, OutputText, text_of
 
 IN_THREAD = 200_000
 """Conversation size, in characters, above which rendering and tokenizing run in a thread."""
@@ -26,6 +26,8 @@ async def render_parts(
     if parts is None:
         return turn, await render(renderer, turn, size=size)
     shown = await parts.resolve(turn)
+    if shown.turn is turn:
+        return turn, await render(renderer, turn, size=size)
     with renamed_params(shown.sent):
         rendered = await render(renderer, shown.turn, size=size)
     return shown.turn, shown.with_sent_params(rendered)
@@ -43,14 +45,18 @@ async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> Rendered
 def _size_of(turn: Turn) -> int:
     """Approximate number of characters of the items, their results and the tools, including the gateway's tools.
     Content of the request body may be counted twice."""
-    size = sum(len(record.result) for record in turn.results.values())
+    size = 0
+    for record in turn.results.values():
+        size += len(record.result)
     for tool in turn.tools:
         size += len(tool.description or "")
         size += len(msgspec.json.encode(tool.parameters)) if tool.parameters else 0
     for item in turn.items:
         match item:
-            case items.Message():
-                size += len(item.text)
+            case items.Message(content=content):
+                for said in content:
+                    if isinstance(said, InputText | OutputText):
+                        size += len(said.text)
             case items.Reasoning(content=list(parts)):
                 size += sum(len(part.text) for part in parts)
             case items.FunctionCallOutput() | items.CustomToolCallOutput():

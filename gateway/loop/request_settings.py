@@ -47,7 +47,9 @@ def settings_of(
         trace_headers=trace_headers,
         hints=hints,
         size=size,
-        structure=structure_of(request, model.engine.capabilities),
+        structure=(
+            structure_of(request, model.engine.capabilities) if request.structures else None
+        ),
         tool_params=tool_params,
         parts=part_resolver(model, services, owner),
         request_id=request_id_of(request),

@@ -62,10 +62,13 @@ class RunScope:
         self._name = name
         self._subject = subject
         self._reservation: Reservation | None = None
-        self._caller = current_caller()
+        self._caller = caller = current_caller()
+        self.principal: Principal | None = None if caller is None else caller.principal
+        """Who is served; None in anonymous mode."""
         self._expected = ExpectedTokens()
         self._charge: AdmittedRequest | None = None
-        self._admitted = False
+        self.is_admitted = False
+        """Whether the run was counted against the limits of its principal."""
         self.denied = False
         """Whether the principal has reached a limit of its own, whichever model answers."""
         self._stopped_by: GatewayError | None = None
@@ -73,13 +76,14 @@ class RunScope:
         """The task of the run while it can be stopped."""
 
     @property
-    def principal(self) -> Principal | None:
-        """Who is served; None in anonymous mode."""
-        return None if self._caller is None else self._caller.principal
+    def is_charged(self) -> bool:
+        """Whether the run was admitted, and what it has used is not settled yet."""
+        return self._charge is not None
 
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
         """Take a place in the queue of `model`, instead of an earlier one that was not used. Raises `RateLimited`."""
-        self._cancel_reservation()
+        if self._reservation is not None:
+            self._reservation.cancel()
         self.stats.model = model.name
         priority = 0 if self._caller is None else self._caller.priority
         self._reservation = model.admission.reserve(
@@ -92,9 +96,9 @@ class RunScope:
         """Count the run against the limits of its principal; once. Raises `RateLimited` or `StoreUnavailable`."""
         if self._reservation is not None:
             await self._reservation.claim()
-        if self._admitted:
+        if self.is_admitted:
             return
-        self._admitted = True
+        self.is_admitted = True
         principal = self.principal
         if principal is not None:
             self.denied = True
@@ -136,12 +140,9 @@ class RunScope:
 
     def abandon(self) -> None:
         """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""
-        self._cancel_reservation()
-        self.settle(0)
-
-    def _cancel_reservation(self) -> None:
         if self._reservation is not None:
             self._reservation.cancel()
+        self.settle(0)
 
     def settle(self, tokens: int) -> None:
         """End the admission of a run that has used `tokens` tokens. Does nothing after the first time."""
@@ -219,7 +220,8 @@ class RunScope:
     def _end(self, cause: BaseException | None) -> bool:
         """Take down what ended the work; whether that is all there is to do about it."""
         task, self._task = self._task, None
-        self._cancel_reservation()
+        if self._reservation is not None:
+            self._reservation.cancel()
         match cause:
             case None:
                 return True
@@ -253,7 +255,8 @@ class _Turn:
 
     async def __aenter__(self) -> None:
         scope = self._scope
-        await scope.admit()
+        if not scope.is_admitted:
+            await scope.admit()
         self._held = held = _held.get()
         if held:
             await self._enter_within(held)
@@ -267,7 +270,7 @@ class _Turn:
 
     async def __aexit__(self, *exc_info: object) -> None:
         _held.set(self._held)
-        await self._reservation.__aexit__(*exc_info)
+        self._reservation.leave()
 
     async def _enter_within(self, held: tuple[Admission, ...]) -> None:
         """Wait for the turn while other places are held. Raises `RateLimited` if that takes too long, or for ever."""

@@ -31,17 +31,22 @@ async def conversation_of(
 ) -> tuple[Sequence[items.Item], Sequence[items.Item]]:
     """The history of a request, and the request's own items, each checked and with an id. `known` is the history, if it
     is not in the store."""
-    check_ids(request.input or ())
-    sent = items.with_ids(without_trigger(request.input or ()), new_id)
-    sent = items_without_credentials(sent)
-    own = open_items(sent, services.sealer, owner, model=model)
+    sent = request.input or ()
+    check_ids(sent)
+    plain = items.only_messages(sent)
+    own = items.with_ids(sent if plain else without_trigger(sent), new_id)
+    if not plain:
+        own = items_without_credentials(own)
+        own = open_items(own, services.sealer, owner, model=model)
     history = await history_of(request, services.store, owner) if known is None else known
-    own = await resolve_references(own, history, services.store, owner)
+    if not plain:
+        own = await resolve_references(own, history, services.store, owner)
     if request.conversation is not None:
         check_room([*history, *own], services.conversation_bounds)
     if services.strict:
         check_pairs(own, history)
-    check_outputs(own, history)
+    if not plain:
+        check_outputs(own, history)
     return history, own
 
 

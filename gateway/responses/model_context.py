@@ -20,7 +20,7 @@ _RESULT_APART = (
 
 
 def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
-    """The conversation as the model reads it. Reasoning without its text is represented by its summary."""
+    """`context`, in which reasoning without its text is represented by its summary."""
     if not items.has_any(context, (items.Reasoning,)):
         return list(context)
     return [

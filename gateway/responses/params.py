@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 
 from gateway.errors import ParamPath, renamed_params
@@ -18,7 +17,7 @@ def request_params(
     logprobs: str = "top_logprobs",
     text_param: ParamPath = (),
     preamble: int = 0,
-) -> AbstractContextManager[None]:
+) -> renamed_params:
     """A context in which errors about a conversation name the parameters of the request. `before` is the number of
     items that precede the request's `own` ones, `preamble` how many of these are of a stored prompt."""
     return renamed_params(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 
 from msgspec import Struct
 
-from gateway.errors import ParamPath
+from gateway.errors import renamed_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
 from gateway.loop.param_paths import tool_params
@@ -35,6 +34,7 @@ from gateway.tools.toolset import Toolset, build_toolset
 from gateway.wire import items
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
+from gateway.wire.tools import Tool
 
 
 class Plan(Struct, kw_only=True):
@@ -50,8 +50,8 @@ class Plan(Struct, kw_only=True):
     turn: Turn
     toolset: Toolset
     settings: GenerationSettings
-    text_param: ParamPath
-    """The place of what sets the form of the final text, if `text.format` does not."""
+    params: renamed_params
+    """A context in which errors about the turn name the parameters of the request."""
     store: bool
     stream: bool
     shows_times: bool
@@ -85,19 +85,6 @@ class Plan(Struct, kw_only=True):
     preamble: int = 0
     """The number of items of the turn that a stored prompt has put before the conversation."""
 
-    def request_params(self) -> AbstractContextManager[None]:
-        """A context in which errors about the turn name the parameters of the request."""
-        before = len(self.turn.items) - len(self.input)
-        logprobs = "top_logprobs" if self.response.top_logprobs else "include"
-        return request_params(
-            before,
-            self.input,
-            self.conversation_id,
-            logprobs=logprobs,
-            text_param=self.text_param,
-            preamble=self.preamble,
-        )
-
 
 async def make_plan(
     request: ResponseRequest,
@@ -121,11 +108,14 @@ async def make_plan(
     request, prompt = await with_prompt(request, services, owner)
     preamble = () if prompt is None else prompt.messages
     history, own = await conversation_of(request, services, model.name, owner, known)
-    request = with_updates(request, [*history, *own])
+    conversation = [*history, *own]
+    plain = items.only_messages(conversation)  # most are: what is about other items is passed over
+    if not plain:
+        request = with_updates(request, conversation)
     conversation_id, reasoning = request.conversation_id, request.reasoning
     (text_format, text_param), logprobs = text_format_of(request), logprobs_of(request)
     offered, tools = services.tools_of(model), request.tools or ()
-    context = SessionContext(owner=owner, items=[*history, *own])
+    context = SessionContext(owner=owner, items=conversation)
     requested = await list_request_tools(tools, offered.choices, context, builtins=offered.by_type)
     with request_params(len(history), own, conversation_id):
         toolset = build_toolset(
@@ -133,19 +123,23 @@ async def make_plan(
             request.tool_choice,
             offered,
             requested,
-            client_tools_of(context.items),
+            () if plain else client_tools_of(conversation),
             renderer=model.renderer,
             context=context,
         )
-        opened = open_compactions(
-            [*history, *own], services.sealer, owner, model=model.name, own=len(history)
-        )
-    services.omitted_tools.report(toolset.omitted)
+        read: Sequence[items.Item] = conversation
+        if not plain:
+            read = open_compactions(
+                conversation, services.sealer, owner, model=model.name, own=len(history)
+            )
+            read = with_readable_reasoning(read)
+    if toolset.omitted:
+        services.omitted_tools.report(toolset.omitted)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     turn = Turn(
-        items=[*preamble, *with_readable_reasoning(opened)],
-        results=await kept_results([*history, *own], services, model, owner),
+        items=[*preamble, *read],
+        results={} if plain else await kept_results(conversation, services, model, owner),
         instructions=request.instructions,
         tools=toolset.definitions,
         tool_choice=toolset.choice,
@@ -164,14 +158,18 @@ async def make_plan(
     if request.continue_final_message:
         last = turn.items[-1] if turn.items else None
         check_continuation(request, isinstance(last, items.Message) and last.role == "assistant")
-    addresses, shown = server_addresses(tools), without_credentials(tools)
-    listings = new_listings(requested, turn.items)
-    approved = approved_calls(
-        own,
-        history,
-        toolset.listed,
-        partial(services.approvals.check, owner=owner, addresses=addresses),
-    )
+    shown: list[Tool] = []
+    addresses: Mapping[str, str] = {}
+    if tools:
+        addresses, shown = server_addresses(tools), without_credentials(tools)
+    approved: Sequence[ApprovedCall] = ()
+    if not plain:
+        approved = approved_calls(
+            own,
+            history,
+            toolset.listed,
+            partial(services.approvals.check, owner=owner, addresses=addresses),
+        )
     return Plan(
         model=model,
         response=initial_response(
@@ -191,9 +189,16 @@ async def make_plan(
             size=size,
             trace_headers=trace_headers,
             hints=hints_of(request),
-            tool_params=tool_params(shown),
+            tool_params=tool_params(shown) if shown else {},
         ),
-        text_param=text_param,
+        params=request_params(
+            len(turn.items) - len(own),
+            own,
+            conversation_id,
+            logprobs="top_logprobs" if request.top_logprobs else "include",
+            text_param=text_param,
+            preamble=len(preamble),
+        ),
         store=store,
         stream=bool(request.stream),
         shows_times=bool(request.timings_per_token),
@@ -211,7 +216,7 @@ async def make_plan(
         max_tool_calls=request.max_tool_calls,
         truncate=request.truncation == "auto",
         include=request.include or (),
-        listings=listings,
+        listings=new_listings(requested, turn.items),
         approved=approved,
         addresses=addresses,
         generates=request.generates,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 from gateway.assembly.assembler import ResponseAssembler
 from gateway.assembly.logprobs import LogprobAligner
@@ -177,7 +177,7 @@ class ResponseRun:
                 return
 
     async def _prepare(self) -> None:
-        with self.plan.request_params():
+        with self.plan.params:
             self._first = await self._first_generation()
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
@@ -214,14 +214,15 @@ class ResponseRun:
             results=dict(self._assembler.items.results),
         )
 
-    async def run(self, sink: EventSink) -> Response:
-        """Make the response, handing its events to `sink`; returns it in its terminal status."""
-        # `feed` makes nothing but events.
-        return await self._run(cast("FrameSink", sink), framed=False)
+    # A run waits in a chain of coroutines as long as it lasts. What only chooses the next one is a plain function.
 
-    async def run_framed(self, sink: FrameSink) -> Response:
+    def run(self, sink: EventSink) -> Coroutine[Any, Any, Response]:
+        """Make the response, handing its events to `sink`; returns it in its terminal status."""
+        return self._run(sink, framed=False)  # type: ignore[arg-type]  # then `feed` makes nothing but events
+
+    def run_framed(self, sink: FrameSink) -> Coroutine[Any, Any, Response]:
         """As `run`, for server-sent events: most of them come as they are sent."""
-        return await self._run(sink, framed=True)
+        return self._run(sink, framed=True)
 
     async def _run(self, sink: FrameSink, *, framed: bool) -> Response:
         try:
@@ -237,7 +238,8 @@ class ResponseRun:
                             await self._held.release()
                         await sink([*self._unsent, *closing, self._assembler.terminal()])
         finally:
-            self.scope.settle(self._usage().total_tokens)  # where it was not reported
+            if self.scope.is_charged:  # where it was not reported
+                self.scope.settle(self._usage().total_tokens)
         return self.response
 
     async def _until_end(self, sink: FrameSink, *, framed: bool) -> list[Event]:
@@ -270,11 +272,20 @@ class ResponseRun:
         self._held = HeldSink(sink)  # without the events of the attempt before
         return self._assembler.start()
 
-    async def _answer(self, sink: FrameSink, *, framed: bool) -> list[Event]:
+    def _answer(self, sink: FrameSink, *, framed: bool) -> Coroutine[Any, Any, list[Event]]:
         """Run all turns with the first model that gives any output."""
         attempts = self._attempts
-        if attempts is None or not attempts.more:
-            return await self._only_attempt(sink, framed=framed)
+        if attempts is not None and attempts.more:
+            return self._any_attempt(attempts, sink, framed=framed)
+        request = None if self._first is None else self._first.request
+        if not framed or self.plan.background or not self.model.may_refuse(request):
+            return self._attempt(sink, sink, framed=framed)
+        return self._held_attempt(sink, framed=framed)
+
+    async def _any_attempt(
+        self, attempts: Attempts[Plan], sink: FrameSink, *, framed: bool
+    ) -> list[Event]:
+        """Run all turns with the model of the plan, or else with the next one."""
         resumed = False
         while True:
             held = self._held = HeldSink(sink)
@@ -294,12 +305,9 @@ class ResponseRun:
                 await held.release()
                 return closing
 
-    async def _only_attempt(self, sink: FrameSink, *, framed: bool) -> list[Event]:
-        """Run all turns with the model of the plan. Where it may still refuse the request, the start of a stream waits
-        for its first output."""
-        request = None if self._first is None else self._first.request
-        if not framed or self.plan.background or not self.model.may_refuse(request):
-            return await self._attempt(sink, sink, framed=framed)
+    async def _held_attempt(self, sink: FrameSink, *, framed: bool) -> list[Event]:
+        """Run all turns with the model of the plan, which may still refuse the request: the start of the stream waits for
+        its first output."""
         held = self._held = HeldSink(sink)
         seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
         with held.released_after(min(seconds, MAX_HELD_SECONDS)):
@@ -314,7 +322,7 @@ class ResponseRun:
         the opening events of a background response were sent before."""
         assembler, scope, plan = self._assembler, self.scope, self.plan
         first, self._first = self._first, None
-        with plan.request_params():
+        with plan.params:
             if resumed:
                 assembler.resume(OPENING)
             elif plan.background:
@@ -323,7 +331,7 @@ class ResponseRun:
                 await sink(assembler.start("in_progress"))
             if scope.cancelled:
                 return assembler.cancel(self._usage())
-            async with scope.turn, AsyncExitStack() as sessions:
+            async with scope.turn:
                 if plan.background and not resumed and not await self._leave_queue(common):
                     return assembler.cancel(self._usage())
                 if first is None:
@@ -332,21 +340,25 @@ class ResponseRun:
                 for listing in plan.listings if first is not None else ():
                     await sink(assembler.list_tools(listing))
                 if plan.generates and first is not None:
-                    if plan.approved and isinstance(sink, HeldSink):
-                        sink = await sink.release()  # the calls are run once
-                    turns = self._turns(ResponseWriter(assembler, framed=framed))
-                    await turns.run_all(first, sink, sessions, plan.approved)
+                    writer = ResponseWriter(assembler, framed=framed)
+                    if plan.toolset.bound_tools:
+                        await self._run_turns(first, writer, sink)
+                    else:  # the gateway runs no calls, so there is one turn
+                        await self._generator.run(first, writer, sink)
             return assembler.finish(self._usage())
 
     def _usage(self) -> Usage:
         """So far; a compaction is a part of it, but not a turn."""
-        counts = [self._generator.tokens]
+        counts = tokens = self._generator.tokens
         if self._compactor is not None:
-            counts.append(self._compactor.tokens)
-        return total(counts).usage(self._generator.tokens.turns)
+            counts = total((tokens, self._compactor.tokens))
+        return counts.usage(tokens.turns)
 
-    def _turns(self, writer: ResponseWriter) -> ResponseTurns:
+    async def _run_turns(self, first: Generation, writer: ResponseWriter, sink: FrameSink) -> None:
+        """Run the turns of a response in which the gateway runs tools."""
         plan = self.plan
+        if plan.approved and isinstance(sink, HeldSink):
+            sink = await sink.release()  # the calls are run once
         calls = ToolCalls(
             plan.response.id,
             plan.toolset.bound_tools,
@@ -357,7 +369,9 @@ class ResponseRun:
             once=partial(self.services.approvals.once, owner=plan.owner),
             sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
         )
-        return ResponseTurns(self._generator, self._assembler, calls, writer, self._compactor)
+        turns = ResponseTurns(self._generator, self._assembler, calls, writer, self._compactor)
+        async with AsyncExitStack() as sessions:
+            await turns.run_all(first, sink, sessions, plan.approved)
 
     async def _leave_queue(self, sink: FrameSink) -> bool:
         """A background response begins to run. False: it has been ended from elsewhere, and does not."""
@@ -432,8 +446,11 @@ class ResponseRun:
     def _notify_plugins(self) -> None:
         response = self.response
         self.scope.finish(response.status, response.usage)
+        hook = self.services.hook.gateway_response_finished
+        if not hook.get_hookimpls():
+            return
         try:
-            self.services.hook.gateway_response_finished(response=self.response)
+            hook(response=response)
         except Exception:
             # An observer's failure must not become the client's.
             logger.exception("a gateway_response_finished hook failed")

@@ -6,12 +6,17 @@ from gateway.errors import ParamPath
 from gateway.loop.text_format import shared_format, shared_path
 from gateway.protocols import TextFormat
 from gateway.wire.request import ResponseRequest
+from gateway.wire.text import PlainText
+
+_TEXT = TextFormat()
 
 
 def text_format_of(request: ResponseRequest) -> tuple[TextFormat, ParamPath]:
     """The format of the final text; and the place of what sets it, if `text.format` does not. Raises `InvalidRequest` if
     several parameters do."""
     config = request.text.format
+    if isinstance(config, PlainText) and not request.structures:
+        return _TEXT, ()
     match config.type:
         case "json_schema":
             wanted = TextFormat(

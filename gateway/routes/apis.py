@@ -140,6 +140,10 @@ class ApiRoutes:
                 )
         return public
 
+    def has_header_route(self, method: str, path: str) -> bool:
+        """Whether an API answers requests of this path that have a header of its own."""
+        return (method, _shape(path)) in self._by_header
+
     async def by_header(self, request: HttpRequest) -> ASGIApp | None:
         """Route a request by header: the answer of the API that has this path with a header that the request has; None
         if there is none."""
@@ -166,12 +170,13 @@ class ApiRoutes:
 NO_APIS = ApiRoutes(())
 
 
-def keep_apis(app: Litestar, services: Services) -> None:
+def keep_apis(app: Litestar, services: Services) -> ApiRoutes:
     """Add the routes of the APIs in `services` to `app`. Raises `ConfigurationError` for invalid routes."""
     apis = ApiRoutes(services.apis)
     apis.register(app)
     services.authenticator.open_paths(apis.public_paths())
     app.state["apis"] = apis
+    return apis
 
 
 def apis_in(app: Litestar) -> ApiRoutes:

@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
 
 from litestar.types import Receive
 
 from gateway.errors import EngineUnavailable
 from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.model_slot import Does
-from gateway.runtime.services import Loaded
 
 
 def loaded(
     request: HttpRequest, model: str | None, does: Does | None = "generates"
 ) -> AbstractAsyncContextManager[None]:
     """As `Services.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
-    return _LoadedForRequest(request.receive, services_of(request).loaded(model, does))
+    return services_of(request).loaded(
+        model, does, wait=partial(_unless_disconnected, request.receive)
+    )
 
 
-class _LoadedForRequest(AbstractAsyncContextManager[None]):
-    """See `loaded`. Not a generator: each request has such a context."""
-
-    __slots__ = ("_context", "_receive")
-
-    def __init__(self, receive: Receive, context: Loaded) -> None:
-        self._receive = receive
-        self._context = context
-
-    async def __aenter__(self) -> None:
-        context = self._context
-        try:
-            if context.waits:
-                entering = asyncio.create_task(context.__aenter__())
-                await _unless_disconnected(self._receive, entering)
-            else:
-                await context.__aenter__()
-        except BaseException:
-            await context.__aexit__()
-            raise
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._context.__aexit__()
-
-
-async def _unless_disconnected(receive: Receive, work: asyncio.Task[None]) -> None:
-    """Wait for `work`; cancel it if the client leaves before it is done, or if this task is cancelled."""
+async def _unless_disconnected(receive: Receive, loading: Coroutine[Any, Any, None]) -> None:
+    """Wait for `loading`; cancel it if the client leaves before it is done, or if this task is cancelled."""
+    work = asyncio.create_task(loading)
     leaving = asyncio.create_task(_disconnected(receive))
     try:
         await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)

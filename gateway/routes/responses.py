@@ -175,7 +175,7 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
             size=len(body),
             owner=owner_of(request),
         )
-        with plan.request_params():
+        with plan.params:
             parts = part_resolver(plan.model, services, plan.owner)
             _, rendered = await render_parts(plan.model.renderer, plan.turn, parts, size=len(body))
             prompt = rendered.prompt

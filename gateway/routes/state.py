@@ -29,12 +29,6 @@ def services_in(app: Litestar) -> Services:
     return services
 
 
-def services_if_open(app: Litestar) -> Services | None:
-    """The services of `app`; None before start-up."""
-    services = app.state.get(_KEY)
-    return services if isinstance(services, Services) else None
-
-
 def services_of(request: HttpRequest) -> Services:
     """The services of the gateway that serves `request`."""
     # The scope caches it: Litestar's state takes a lock, and this is called several times per request.

@@ -90,7 +90,7 @@ async def _chat_tokens(
 ) -> tuple[list[int], int]:
     """The tokens of the prompt, and its length with images and sounds."""
     plan = await make_chat_plan(convert_chat_request(raw), services, size=size, owner=owner)
-    with plan.request_params():
+    with plan.params:
         _, rendered = await render_parts(
             plan.model.renderer, plan.turn, plan.settings.parts, size=size
         )

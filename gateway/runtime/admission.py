@@ -167,8 +167,8 @@ class Admission:
         held_back = reservation.priority > 0 and reservation._place is None
         return self._later if held_back else self._queue
 
-    def _client_of(self, reservation: Reservation) -> QueueClient:
-        queue, principal = self._queue_of(reservation), reservation.principal
+    def _client_of(self, reservation: Reservation, queue: FairQueue[Reservation]) -> QueueClient:
+        principal = reservation.principal
         if principal is None or not self._fair:
             return queue.client(_EVERYBODY, reservation.priority)
         # A name cannot be taken for the one of all others.
@@ -178,13 +178,13 @@ class Admission:
     async def _begin(self, reservation: Reservation) -> None:
         """Wait for a slot."""
         queue = self._queue_of(reservation)
-        client = self._client_of(reservation)
+        client = self._client_of(reservation, queue)
         most = self._max_running if queue is self._queue else self._most_later
         reservation.client = client
         cost = INPUT_COST * reservation.prompt + OUTPUT_COST * client.expected_output
         reservation.cost = cost
         queue.request_arrived(client)
-        if self.running < most and not queue:
+        if self.running < most and not queue.size:
             queue.serve(client, cost)
             self._start(client, reservation)
         else:
@@ -220,12 +220,13 @@ class Admission:
 
     def _next(self) -> None:
         """Give free slots to those who wait."""
-        self._serve(self._queue, self._max_running)
-        if self._later:
+        if self._queue.size:
+            self._serve(self._queue, self._max_running)
+        if self._later.size:
             self._serve(self._later, self._most_later)
 
     def _serve(self, queue: FairQueue[Reservation], most: int) -> None:
-        while queue and self.running < most:
+        while queue.size and self.running < most:
             client, reservation = queue.pop()
             turn = reservation.turn
             if turn is None or turn.done():  # cancelled, and its task has not been resumed yet
@@ -310,7 +311,8 @@ class Reservation:
         try:
             await admission._begin(self)  # same module
         except BaseException:
-            self._end_place()
+            if self._place is not None:
+                self._place.end()
             raise
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -319,7 +321,8 @@ class Reservation:
     def leave(self) -> None:
         """End the use of a slot: the exit from the context, without waiting."""
         assert self.client is not None, "it was entered"
-        self._end_place()
+        if self._place is not None:
+            self._place.end()
         self._running_in._end(self.client, self.started)
 
     def used(self, prompt: int, output: int) -> None:
@@ -334,11 +337,8 @@ class Reservation:
     def cancel(self) -> None:
         """Release the place if it was not used. Idempotent; does nothing after use."""
         if self._admission is not None:
-            self._end_place()
+            if self._place is not None:
+                self._place.end()
             admission, self._admission = self._admission, None
             admission._left(self)
             admission._check_idle()
-
-    def _end_place(self) -> None:
-        if self._place is not None:
-            self._place.end()

@@ -60,11 +60,9 @@ class FairQueue(Generic[T]):
         self._order: list[int] = []
         """The priorities of the levels, lowest first."""
         self._number = 0
-        self._size = 0
+        self.size = 0
+        """The number of entries that wait."""
         self._sweep_at = _SWEEP
-
-    def __len__(self) -> int:
-        return self._size
 
     def client(self, name: str, priority: int = 0, weight: float = 1.0) -> QueueClient:
         """The client of that name and priority, with this weight from now on."""
@@ -83,7 +81,7 @@ class FairQueue(Generic[T]):
         if client.waiting:
             return
         level = self._levels[client.priority]
-        smallest = self._smallest(level)
+        smallest = self._smallest(level) if level.size else None
         if smallest is not None:
             client.counter = max(client.counter, smallest.counter)
         elif level.last is not None and not client.running:
@@ -94,7 +92,7 @@ class FairQueue(Generic[T]):
         level = self._levels[client.priority]
         client.waiting[entry] = cost
         level.size += 1
-        self._size += 1
+        self.size += 1
         if len(client.waiting) == 1:
             self._note(level, client)
 
@@ -106,7 +104,7 @@ class FairQueue(Generic[T]):
             if client is not None:
                 entry, cost = client.waiting.popitem(last=False)
                 level.size -= 1
-                self._size -= 1
+                self.size -= 1
                 self.serve(client, cost)
                 return client, entry  # type: ignore[return-value]  # entries are those that were pushed
         raise IndexError("nothing waits")
@@ -116,7 +114,7 @@ class FairQueue(Generic[T]):
         if client.waiting.pop(entry, None) is None:
             return False
         self._levels[client.priority].size -= 1
-        self._size -= 1
+        self.size -= 1
         return True
 
     def serve(self, client: QueueClient, cost: float) -> None:

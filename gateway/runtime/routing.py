@@ -16,11 +16,12 @@ class Routes:
         self, routes: Mapping[str, RouteConfig], *, source: random.Random | None = None
     ) -> None:
         """`source` draws the order of models with weights."""
+        self.targets: Mapping[str, Sequence[str]] = {
+            name: route.models for name, route in routes.items()
+        }
+        """The models of each route as they are configured."""
         self._routes = routes
         self._random = source or random.Random()  # noqa: S311 (shares of requests, no secret)
-
-    def __contains__(self, name: str | None) -> bool:
-        return name in self._routes
 
     def __bool__(self) -> bool:
         return bool(self._routes)
@@ -28,11 +29,6 @@ class Routes:
     @property
     def names(self) -> Collection[str]:
         return self._routes.keys()
-
-    def targets(self, name: str) -> Sequence[str]:
-        """The models of a route as they are configured; empty if there is no such route."""
-        route = self._routes.get(name)
-        return () if route is None else route.models
 
     async def candidates(self, request: RoutingRequest) -> Sequence[str] | None:
         route = self._routes.get(request.model or "")
@@ -66,7 +62,7 @@ class Routing:
 
     def concerns(self, name: str | None) -> bool:
         """Whether a request for that model has to be routed."""
-        return self._asks_all or name in self.routes
+        return self._asks_all or name in self.routes.targets
 
     async def choose(self, request: RoutingRequest) -> Sequence[str] | None:
         """The names of the first router that has an answer; None if the request goes to the model that it names."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -58,6 +59,9 @@ from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools
 from gateway.wire.inventory import ListedPlugin
+
+WaitFor: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Runs a coroutine, and waits until it has ended or there is nothing to wait for any more."""
 
 
 class NamedApi(Struct, frozen=True):
@@ -247,15 +251,21 @@ class Services:
         return [slot.name for slot in self.slots.slots.values() if slot.state == "failed"]
 
     def loaded(
-        self, name: str | None, does: Does | None = "generates", *, waits_for_room: bool = True
+        self,
+        name: str | None,
+        does: Does | None = "generates",
+        *,
+        waits_for_room: bool = True,
+        wait: WaitFor | None = None,
     ) -> Loaded:
         """A context in which the model that a request names is loaded, and is not unloaded.
 
         Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
         below raise the error. Without a name, the model is the only one that supports the use `does`. A run that has
-        reserved its place in the model's queue keeps the model loaded too.
+        reserved its place in the model's queue keeps the model loaded too. `wait` waits while the model is being loaded, and
+        may give up.
         """
-        return Loaded(self, name, does, waits_for_room=waits_for_room)
+        return Loaded(self, name, does, waits_for_room=waits_for_room, wait=wait)
 
     def model(self, name: str | None) -> ServedModel:
         """The generating model that a request names; if it names none, the only one."""
@@ -363,7 +373,7 @@ class Services:
 
     def _target(self, name: str) -> str:
         """For a route, the first of its models that the principal may use; otherwise `name`."""
-        for target in self.routing.routes.targets(name):
+        for target in self.routing.routes.targets.get(name, ()):
             own = self.aliases.get(target, target)
             if self.slots.find(own) is not None and self.may_use(own):
                 return own
@@ -445,27 +455,47 @@ class Services:
             run.stop(error)
 
 
-class Loaded:
+class Loaded(AbstractAsyncContextManager[None]):
     """See `Services.loaded`. Entered once."""
 
-    __slots__ = ("_does", "_name", "_services", "_slot", "_waits_for_room")
+    __slots__ = ("_does", "_name", "_services", "_slot", "_wait", "_waits_for_room")
 
     def __init__(
-        self, services: Services, name: str | None, does: Does | None, *, waits_for_room: bool
+        self,
+        services: Services,
+        name: str | None,
+        does: Does | None,
+        *,
+        waits_for_room: bool,
+        wait: WaitFor | None,
     ) -> None:
         self._services = services
         self._name = name
         self._does: Does | None = does
         self._waits_for_room = waits_for_room
+        self._wait = wait
         self._slot: ModelSlot | None = None
 
-    @property
-    def waits(self) -> bool:
-        """Whether entering it has to wait for a model."""
-        slot = self._services.slot_for(self._name, self._does)
-        return slot is not None and slot.state != "loaded"
-
     async def __aenter__(self) -> None:
+        services = self._services
+        services.check_open()
+        slot = services.slot_for(self._name, self._does)
+        if slot is None:
+            return
+        if slot.state == "loaded":
+            slot.hold()
+            self._slot = slot
+        elif self._wait is None:
+            await self._load()
+        else:
+            try:
+                await self._wait(self._load())
+            except BaseException:
+                await self.__aexit__()
+                raise
+
+    async def _load(self) -> None:
+        """Load the model, and hold it."""
         services, caller = self._services, current_caller()
         waits_for_room = self._waits_for_room and (caller is None or caller.waits_for_room)
         while True:

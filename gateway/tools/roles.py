@@ -54,7 +54,7 @@ def with_unknown(roles: Mapping[str, CallRole]) -> Mapping[str, CallRole]:
 
     Only if the gateway runs all tools: a client with tools of its own gets the call.
     """
-    return _AnsweredRoles(roles) if answers_unknown(roles) else roles
+    return _AnsweredRoles(roles) if roles and answers_unknown(roles) else roles
 
 
 def answers_unknown(roles: Mapping[str, CallRole]) -> bool:

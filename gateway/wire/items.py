@@ -565,6 +565,11 @@ def has_any(context: Iterable[Item], kinds: Collection[type[Item]]) -> bool:
     return not set(map(type, context)).isdisjoint(kinds)
 
 
+def only_messages(context: Iterable[Item]) -> bool:
+    """Whether all of the items are messages, as in most conversations."""
+    return set(map(type, context)) <= {Message}
+
+
 def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
     """`item` with its own id, or else a new one. The given item is not changed."""
     if item.id:

@@ -275,7 +275,8 @@ class Template:
             values["strftime_now"] = _no_date
         parts: list[str] = []
         length = 0
-        for part in self._template.generate(values):
+        # Not `generate`, which only passes on each part, and finds the template's line for a traceback.
+        for part in self._template.root_render_func(self._template.new_context(values)):
             length += len(part)
             if length > limit:
                 raise TemplateTooLong
