@@ -92,7 +92,8 @@ class AnswerRun(ABC, Generic[PlanT]):
 
     def usage(self) -> Usage:
         """What all choices have used so far."""
-        return total(choice.generator.tokens for choice in self._choices).usage()
+        counts = [choice.generator.tokens for choice in self._choices]
+        return (counts[0] if len(counts) == 1 else total(counts)).usage()
 
     def times(self) -> AnswerTimes:
         """How long it took, once all choices are made."""

@@ -54,9 +54,12 @@ class JsonAnswer:
         if self._model is not None:
             headers.append(answered_by(self._model))
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
-        with SingleWrite(direct(scope, send)):
+        send_directly = direct(scope, send)
+        with SingleWrite(send_directly):
             await send(start)
-            await send({"type": "http.response.body", "body": self.body, "more_body": False})
+            await send_directly(
+                {"type": "http.response.body", "body": self.body, "more_body": False}
+            )
 
 
 def json_answer(body: object, *, status: int = 200, model: str | None = None) -> JsonAnswer:

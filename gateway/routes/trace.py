@@ -17,6 +17,8 @@ def trace_headers(request: HttpRequest) -> dict[str, str] | None:
     if current is not None and current.span is not None:
         return dict(current.span.headers)
     sent = dict(request.scope["headers"])
+    if sent.keys().isdisjoint(TRACE_HEADERS):
+        return None
     return {
         name.decode(): value.decode("latin-1")
         for name in TRACE_HEADERS

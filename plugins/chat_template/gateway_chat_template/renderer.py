@@ -215,13 +215,14 @@ class ChatTemplateRenderer:
             self._show(media, messages, features)
         if turn.continue_final_message:
             _mark_end(messages)
+        kwargs, documents = turn.chat_template_kwargs, turn.documents
         variables = {
             **self._tokens,
             **_effort(turn.reasoning_effort, names),
-            **mark_outside(dict(_checked(turn.chat_template_kwargs))),
+            **(mark_outside(dict(_checked(kwargs))) if kwargs else {}),
             "messages": messages,
-            "tools": [_tool(tool) for tool in tools] or None,
-            "documents": mark_outside(list(turn.documents)) or None,
+            "tools": [_tool(tool) for tool in tools] if tools else None,
+            "documents": mark_outside(list(documents)) if documents else None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
         return variables, media
