@@ -61,12 +61,19 @@ class GatewayError(Exception):
         return param_text(self.at) if self.at else None
 
 
-class renamed_params(AbstractContextManager[None]):  # noqa: N801  # used as a function
-    """A context that renames the parameter of the error that it is left with. It may be entered several times.
+def renamed_params(
+    rename: Callable[[ParamPath], ParamPath],
+) -> AbstractContextManager[None]:
+    """A context that renames the parameter of the error that it is left with.
 
     Each API has one function that turns places in a turn (`("input", 3)`, `("tools", 0, "parameters")`) into places in
     its requests.
     """
+    return RenamedParams(rename)
+
+
+class RenamedParams(AbstractContextManager[None]):
+    """See `renamed_params`. It may be entered several times: the plan of a request has one for all that is about its turn."""
 
     __slots__ = ("_rename",)
 

@@ -14,7 +14,7 @@ from gateway.chat.request_checks import check_request
 from gateway.chat.store import CompletionToStore, to_store
 from gateway.chat.style import ChatStyle, style_of
 from gateway.chat.toolset import chat_toolset
-from gateway.errors import renamed_params
+from gateway.errors import RenamedParams
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
 from gateway.loop.param_paths import tool_params
@@ -38,7 +38,7 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     model: ServedModel
     turn: Turn
     request: ChatRequest
-    params: renamed_params
+    params: RenamedParams
     """A context in which errors about the turn name the parameters of the request."""
     toolset: Toolset
     settings: GenerationSettings
@@ -96,7 +96,7 @@ async def make_chat_plan(
         model=model,
         turn=turn,
         request=request,
-        params=renamed_params(partial(request_path, request=request, origins=conversation.origins)),
+        params=RenamedParams(partial(request_path, request=request, origins=conversation.origins)),
         toolset=toolset,
         settings=settings_of(
             request,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from gateway.errors import ParamPath, renamed_params
+from gateway.errors import ParamPath, RenamedParams
 from gateway.wire import items
 
 
@@ -17,10 +17,10 @@ def request_params(
     logprobs: str = "top_logprobs",
     text_param: ParamPath = (),
     preamble: int = 0,
-) -> renamed_params:
+) -> RenamedParams:
     """A context in which errors about a conversation name the parameters of the request. `before` is the number of
     items that precede the request's `own` ones, `preamble` how many of these are of a stored prompt."""
-    return renamed_params(
+    return RenamedParams(
         partial(
             request_path,
             before=before,

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from gateway.errors import renamed_params
+from gateway.errors import RenamedParams
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
 from gateway.loop.param_paths import tool_params
@@ -50,7 +50,7 @@ class Plan(Struct, kw_only=True):
     turn: Turn
     toolset: Toolset
     settings: GenerationSettings
-    params: renamed_params
+    params: RenamedParams
     """A context in which errors about the turn name the parameters of the request."""
     store: bool
     stream: bool
