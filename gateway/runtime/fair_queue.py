@@ -64,6 +64,9 @@ class FairQueue(Generic[T]):
         """The number of entries that wait."""
         self._sweep_at = _SWEEP
 
+    def __len__(self) -> int:
+        return self.size
+
     def client(self, name: str, priority: int = 0, weight: float = 1.0) -> QueueClient:
         """The client of that name and priority, with this weight from now on."""
         found = self._clients.get((name, priority))

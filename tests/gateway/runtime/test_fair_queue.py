@@ -97,7 +97,7 @@ def test_it_has_what_was_pushed_in_order_of_priority_and_of_arrival(
             assert all(other >= priority for other, _ in waiting.values())
             same = [each for each, owner in waiting.items() if owner == (priority, name)]
             assert all(each > entry for each in same)
-        assert queue.size == len(waiting)
+        assert len(queue) == len(waiting)
 
 
 def test_nobody_saves_up_for_later() -> None:
