@@ -86,3 +86,19 @@ def test_an_unknown_option_stops_the_start(tmp_path: Path) -> None:
     config = {"models": MODELS, "apis": {"console": {"color": "blue"}}}
     with pytest.raises(ConfigurationError, match="color"), run_gateway(config, tmp_path):
         pass
+
+
+def test_the_scripts_import_what_others_export() -> None:
+    """A name that is missing keeps the whole page from loading."""
+    texts = {name: each.content.decode() for name, each in read_files().items()}
+    imports = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";', re.MULTILINE)
+    exports = re.compile(r"^export (?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
+    wanted = {
+        (name, source, word.split(" as ")[0].strip())
+        for name, text in texts.items()
+        for words, source in imports.findall(text)
+        for word in words.split(",")
+    }
+    assert len(wanted) > 50
+    missing = [each for each in wanted if each[2] not in exports.findall(texts[each[1]])]
+    assert missing == []

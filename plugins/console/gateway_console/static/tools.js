@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { announce, fill, h, icon } from "./dom.js";
-import { badge, facts, shown, view } from "./look.js";
+import { badge, facts, shown, view } from "./views.js";
 
 const STATES = { reachable: ["reachable", true], unreachable: ["not reachable", false], unknown: ["not asked yet", null] };
 
