@@ -110,7 +110,7 @@ class AuthenticationError(GatewayError):
     """The API key is missing or wrong: 401."""
 
     status = 401
-    type = "authentication_error"
+    type = "invalid_request_error"
     default_code = "invalid_api_key"
 
 

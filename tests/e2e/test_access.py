@@ -41,7 +41,8 @@ def test_a_wrong_key_is_401_in_the_envelope(guarded: Any) -> None:
         stranger.models.list()
     answer = httpx.get(f"{guarded.url}/v1/models")
     assert answer.status_code == 401
-    assert answer.json()["error"]["code"] == "invalid_api_key"
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_api_key")
     assert answer.headers["x-request-id"]
 
 
