@@ -59,6 +59,9 @@ _POOLING: dict[int, Pooling] = {0: "last", 1: "mean", 2: "cls", 3: "last"}
 _RANK = 4
 """llama.cpp's pooling type of models that rerank."""
 _END_TOKENS = ("eos", "eot", "eom")
+_ALWAYS_READ = 1_000_000
+"""Bytes of a text that is tokenized in any case: the vocabularies of models that embed may leave out spaces, and read a word
+of any length as the unknown token."""
 
 
 async def load(
@@ -89,7 +92,7 @@ async def load(
         raise
     info = _info(context, path, metadata, vocabulary, min(n_ctx, actual))
     if pooling == "rank":
-        tokenizer.limit_prompts(min(n_ctx, actual))
+        tokenizer.limit_prompts(min(n_ctx, actual), least_bytes=_ALWAYS_READ)
         return LlamaCppReranker(
             server,
             config,
@@ -100,6 +103,7 @@ async def load(
     if pooling is not None:
         # The slot reserves one position, unless a text must fit into one computation.
         most = min(n_ctx, actual) - (pooling == "last")
+        tokenizer.limit_prompts(most, least_bytes=_ALWAYS_READ)
         return LlamaCppEmbedder(
             server,
             config,

@@ -71,13 +71,13 @@ class LlamaCppTokenizer:
             if token_id in taken
         }
 
-    def limit_prompts(self, tokens: int) -> None:
-        """Reject prompts that exceed `tokens` without tokenizing them.
+    def limit_prompts(self, tokens: int, *, least_bytes: int = 0) -> None:
+        """Reject prompts that exceed `tokens` without tokenizing them. Those of up to `least_bytes` are always tokenized.
 
         Tokenizing megabytes takes llama.cpp minutes, during which it tokenizes nothing else.
         """
         self._max_tokens = tokens
-        self._max_bytes = tokens * self._vocabulary.longest
+        self._max_bytes = max(tokens * self._vocabulary.longest, least_bytes)
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens spelled out in the text become their ids.
@@ -132,6 +132,9 @@ class _Route:
         with self._lock:
             try:
                 return self._exchange(method, path, data)
+            except TimeoutError as error:  # it works on this: a second attempt would make it do so twice
+                self._connection.close()
+                raise _silent(path, error) from error
             except (http.client.HTTPException, OSError):
                 # The server closes idle connections; the second attempt opens a new one.
                 self._connection.close()
@@ -139,7 +142,7 @@ class _Route:
                 return self._exchange(method, path, data)
             except (http.client.HTTPException, OSError) as error:
                 self._connection.close()
-                raise EngineUnavailable(f"llama.cpp does not answer on {path}: {error}") from error
+                raise _silent(path, error) from error
 
     def close(self) -> None:
         with self._lock:
@@ -152,3 +155,7 @@ class _Route:
         if reply.status != http.client.OK:
             raise EngineUnavailable(f"llama.cpp answered {reply.status} on {path}")
         return content
+
+
+def _silent(path: str, error: Exception) -> EngineUnavailable:
+    return EngineUnavailable(f"llama.cpp does not answer on {path}: {error}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.checks.embedding_checks import cosine
-from gateway.errors import ConfigurationError, EngineUnavailable, Unsupported
+from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
 from gateway.testing import EmbeddingContract
@@ -84,6 +84,17 @@ async def test_the_longest_input_is_as_long_as_it_says(engine: LlamaCppEmbedder)
     assert result.prompt_tokens == most
     assert len(result.vectors[0]) == engine.embedding.dimensions == 160
     assert math.hypot(*result.vectors[0]) == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.anyio
+async def test_a_text_that_is_far_too_long_is_not_tokenized(
+    engine: LlamaCppEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(engine.tokenizer.encode("a " * 50_000)) > 512
+    monkeypatch.setattr(engine.tokenizer, "request", None)
+    with pytest.raises(InvalidRequest, match="has more") as refused:
+        engine.tokenizer.encode("a" * 1_000_001)
+    assert refused.value.code == "context_length_exceeded"
 
 
 @pytest.mark.anyio

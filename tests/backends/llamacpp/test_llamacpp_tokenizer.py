@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 
 import pytest
 
-from gateway.errors import InvalidRequest
+from gateway.errors import EngineUnavailable, InvalidRequest
+from gateway_llamacpp import tokenizer as tokenizer_module
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +98,16 @@ async def test_a_text_that_may_fit_is_read(engine):
     assert engine.tokenizer.encode(longest * 1000)
     limit = engine.info.max_model_len * vocabulary.longest
     assert len(engine.tokenizer.encode("a " * (limit // 4))) > engine.info.max_model_len
+
+
+async def test_a_request_that_is_not_answered_in_time_is_sent_once(monkeypatch):
+    """A second one would have the text tokenized twice."""
+    monkeypatch.setattr(tokenizer_module.LocalConnection.__init__, "__kwdefaults__", {"timeout": 0.2})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        route = tokenizer_module._Route(f"http://127.0.0.1:{silent.getsockname()[1]}", "key")
+        with pytest.raises(EngineUnavailable, match="timed out"):
+            await asyncio.to_thread(route.request, "POST", "/tokenize", b"{}")
+        silent.accept()[0].close()
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
