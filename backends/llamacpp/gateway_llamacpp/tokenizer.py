@@ -132,7 +132,9 @@ class _Route:
         with self._lock:
             try:
                 return self._exchange(method, path, data)
-            except TimeoutError as error:  # it works on this: a second attempt would make it do so twice
+            except (
+                TimeoutError
+            ) as error:  # it works on this: a second attempt would make it do so twice
                 self._connection.close()
                 raise _silent(path, error) from error
             except (http.client.HTTPException, OSError):

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure
+from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
 
@@ -53,7 +54,7 @@ class _Envelope(Struct):
     code: int | str | None = None
 
 
-_decode = msgspec.json.Decoder(_Envelope, strict=False).decode
+_decode = reader_of(_Envelope, strict=False)
 
 
 class Translator:
@@ -117,7 +118,7 @@ def _read(body: bytes) -> UpstreamError:
     not passed on."""
     try:
         envelope = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return UpstreamError()
     if isinstance(envelope.error, UpstreamError):
         return envelope.error

@@ -20,6 +20,7 @@ from gateway_remote.discovery import Discovery, discovery
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
+from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
 
@@ -110,7 +111,7 @@ async def _listed(
             logger.warning("%s answers %d on %s", replica.endpoint, status, path)
             continue
         try:
-            cards = msgspec.json.decode(body, type=_Models).data
+            cards = reader_of(_Models)(body).data
         except msgspec.DecodeError:
             return None  # the path is the operator's choice and may not exist
         card = next((each for each in cards if each.id == model), None)

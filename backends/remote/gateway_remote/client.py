@@ -19,6 +19,7 @@ from gateway_remote.failures import (
     refusal,
     too_large,
 )
+from gateway_remote.reading import reader_of
 from gateway_remote.replica import Endpoint
 from gateway_remote.stalls import StallMonitor
 
@@ -163,7 +164,7 @@ class ReplicaClient:
         if status != 200:
             raise ReplicaFailure(f"{path} answers {status}")
         try:
-            return msgspec.json.decode(body, type=kind)
+            return reader_of(kind)(body)
         except msgspec.DecodeError as error:
             raise ReplicaFailure(f"what {path} answers cannot be read: {error}") from error
 

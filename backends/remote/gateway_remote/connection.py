@@ -16,6 +16,10 @@ HIGH_WATER: Final = 128 * 1024
 """Buffered bytes above which reading from the connection is paused."""
 
 
+MOST_WITHOUT_BODY: Final = 256 * 1024
+"""Maximum number of bytes in a row that are not of the body: of the head, of the frames of chunks, of what follows them."""
+
+
 class ReplicaConnection(asyncio.Protocol):
     """Handles one exchange at a time: `send`, `head`, then `read` until it returns nothing. Reusable if `idle`
     afterwards."""
@@ -26,6 +30,7 @@ class ReplicaConnection(asyncio.Protocol):
         self._parser: Any = None
         self._pieces: list[bytes] = []
         self._size = 0
+        self._without_body = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._headed = False
@@ -58,7 +63,7 @@ class ReplicaConnection(asyncio.Protocol):
         """Send a request, which starts an exchange."""
         self._parser = httptools.HttpResponseParser(self)
         self._pieces.clear()
-        self._size = 0
+        self._size = self._without_body = 0
         self._headed = self._framed = self.complete = self.keep_alive = False
         self.retry_after = None
         self._transport.write(data)
@@ -130,6 +135,11 @@ class ReplicaConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self.fail(f"what it sends is not HTTP: {error}")
             return
+        if not self._size and not self.complete:
+            self._without_body += len(data)
+            if self._without_body > MOST_WITHOUT_BODY:
+                self.fail("it sends a head without an end")
+                return
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -162,6 +172,7 @@ class ReplicaConnection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)
         self._size += len(body)
+        self._without_body = 0
         if self._size > HIGH_WATER and not self._paused:
             self._paused = True
             self._transport.pause_reading()

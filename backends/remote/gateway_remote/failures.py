@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, ParamPath
+from gateway_remote.reading import reader_of
 
 
 class ReplicaFailure(Exception):
@@ -40,7 +41,7 @@ class _Answer(Struct):
     param: str | None = None
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = reader_of(_Answer)
 _TOO_LONG = re.compile(
     r"context (?:length|size|window)|maximum model length|max_model_len|too large to process", re.I
 )
@@ -65,7 +66,7 @@ def read_error(body: bytes, status: int) -> ReplicaErrorBody:
     """Parse the error of an unsuccessful response in any of the known shapes."""
     try:
         answer = _decode_answer(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         text = " ".join(body[:300].decode("utf-8", "replace").split())
         return ReplicaErrorBody(message=text or f"HTTP status {status}")
     if isinstance(answer.error, ReplicaErrorBody):

@@ -85,7 +85,7 @@ class RemoteGeneration(Generic[BuilderT]):
                         builder.complete = True
                     else:
                         read(event, builder)
-            except (msgspec.DecodeError, ValueError) as error:
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 return self._broken(ReplicaFailure(f"what it sends makes no sense: {error}"))
             except GatewayError as refusal:
                 return self._broken(refusal)

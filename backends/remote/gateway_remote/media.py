@@ -15,6 +15,7 @@ from gateway.sdk.engines import MediaText
 from gateway_remote.client import ReplicaClient
 from gateway_remote.failures import ReplicaFailure, read_error
 from gateway_remote.pool import Pool
+from gateway_remote.reading import reader_of
 from gateway_remote.replica import Endpoint
 from gateway_remote.tokenizer import JsonTokenizer
 
@@ -99,7 +100,7 @@ class LlamaServerMedia:
                 replica.endpoint, COUNT_PATH, body, within=_TIMEOUT
             )
             if status == 200:
-                return msgspec.json.decode(answer, type=_Count).input_tokens
+                return reader_of(_Count)(answer).input_tokens
         except (ReplicaFailure, msgspec.DecodeError) as error:
             raise EngineUnavailable(f"The engine does not count the tokens of images: {error}.") from error  # fmt: skip
         if status in (400, 413, 422):

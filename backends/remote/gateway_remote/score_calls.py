@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gateway.sdk import EngineError, ScoreRequest, ScoreResult, TextPair
 from gateway_remote.dispatch import Dispatcher
+from gateway_remote.reading import reader_of
 
 _PIECE = 128
 """Documents per call. Batches may go to different replicas."""
@@ -50,7 +51,7 @@ class _Piece(Struct, frozen=True):
     documents: list[str]
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
+_decode = reader_of(_Answer)
 
 
 class ScoreCalls:
@@ -92,7 +93,7 @@ class ScoreCalls:
         said = await self._dispatcher.whole(self._path, encoded, headers, most_bytes=most)
         try:
             return _decode(said)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             raise EngineError("The engine's answer holds no scores.") from error
 
 

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 MAX_EVENT = 16 * 1024 * 1024
 """Maximum size of one event, in bytes."""
 
+_EDGES: Final = (b"\n\r", b"\n", b"\r")
+
 
 class EventSplitter:
-    """Splits a streamed body into the data of its events. Reads each byte once, except for events split across
-    pieces."""
+    """Splits a streamed body into the data of its events. Reads each byte a fixed number of times, however the body is cut
+    into pieces."""
 
-    __slots__ = ("_rest",)
+    __slots__ = ("_edge", "_rest")
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        """The beginning of an event that is not complete."""
+        self._edge = b""
+        """What follows it, and may be the beginning of the event's end."""
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes. Raises ValueError for an event that is too large."""
         # Fast path: the piece is one whole event of one line.
         if (
             not self._rest
+            and not self._edge
             and piece[:6] == b"data: "
             and piece.find(b"\n") == len(piece) - 2
             and piece[-1:] == b"\n"
         ):
             return [piece[6:-2]]
-        whole = self._rest + piece
-        if b"\r" in whole:
-            whole = whole.replace(b"\r\n", b"\n")
-        *events, self._rest = whole.split(b"\n\n")
+        text = self._edge + piece
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n")
+        *events, last = text.split(b"\n\n")
+        if events:
+            events[0] = bytes(self._rest) + events[0]
+            self._rest.clear()
+        end = len(last) - next((len(each) for each in _EDGES if last.endswith(each)), 0)
+        self._edge = last[end:]
+        self._rest += last[:end]
         if len(self._rest) > MAX_EVENT:
             raise ValueError(f"an event is larger than {MAX_EVENT} bytes")
         return [data for event in events if (data := _data(event))]

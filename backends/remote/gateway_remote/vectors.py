@@ -13,6 +13,7 @@ from msgspec import Struct
 from gateway.sdk import EmbeddingRequest, EmbeddingResult, EngineError, InvalidRequest
 from gateway.sdk.engines import shortened, vector_of_json
 from gateway_remote.dispatch import Dispatcher
+from gateway_remote.reading import reader_of
 
 _PIECE = 128
 """Inputs per call. Batches may go to different replicas."""
@@ -34,7 +35,7 @@ class _Answer(Struct):
     usage: _Usage | None = None
 
 
-_decode = msgspec.json.Decoder(_Answer).decode
+_decode = reader_of(_Answer)
 
 
 class VectorCalls:

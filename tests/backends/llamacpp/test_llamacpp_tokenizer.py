@@ -102,7 +102,9 @@ async def test_a_text_that_may_fit_is_read(engine):
 
 async def test_a_request_that_is_not_answered_in_time_is_sent_once(monkeypatch):
     """A second one would have the text tokenized twice."""
-    monkeypatch.setattr(tokenizer_module.LocalConnection.__init__, "__kwdefaults__", {"timeout": 0.2})
+    monkeypatch.setattr(
+        tokenizer_module.LocalConnection.__init__, "__kwdefaults__", {"timeout": 0.2}
+    )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         route = tokenizer_module._Route(f"http://127.0.0.1:{silent.getsockname()[1]}", "key")
         with pytest.raises(EngineUnavailable, match="timed out"):
