@@ -26,7 +26,9 @@ def request_path(
         case ("instructions",):
             return ("messages",)
         case ("reasoning", "effort"):
-            return ("reasoning_effort",)
+            return path if request.reasoning is not None else ("reasoning_effort",)
+        case ("thinking_token_budget",) if request.reasoning and request.reasoning.max_tokens:
+            return ("reasoning", "max_tokens")
         case ("text", "format", *_):
             return text_path(request)
         case ("max_tokens" | "max_output_tokens",):

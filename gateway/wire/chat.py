@@ -55,6 +55,19 @@ class WebSearchOptions(Value, frozen=True, kw_only=True):
     user_location: SearchLocation | None = None
 
 
+class ChatReasoning(Value, frozen=True, kw_only=True):
+    """Settings of the reasoning in one object, as OpenRouter has them. Each has a parameter of its own too."""
+
+    effort: ReasoningEffort | None = None
+    """`reasoning_effort`."""
+    max_tokens: Count | None = None
+    """`thinking_token_budget`."""
+    enabled: bool | None = None
+    """False is the effort `none`. True is the effort `medium`, unless another member says more."""
+    exclude: bool | None = None
+    """True is `include_reasoning: false`."""
+
+
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
     """The body of `POST /v1/chat/completions`. None means that the field was missing or null."""
 
@@ -72,6 +85,7 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     prompt_cache_key: str | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    reasoning: ChatReasoning | None = None
     reasoning_effort: ReasoningEffort | None = None
     safety_identifier: str | None = None
     service_tier: ServiceTier | None = None
@@ -146,11 +160,43 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
         request.tool_choice = None if sent_call is None else decode_function_call(sent_call)
     if sent_metadata is not None:
         request.metadata = decode_metadata(sent_metadata)
+    if request.reasoning is not None:
+        _take_reasoning(request, request.reasoning)
     if request.store:
         request.__dict__["sent_body"] = raw
     if not raw.keys() <= _KNOWN:
         request.unknown.extend(unknown_names(raw, _KNOWN))
     return request
+
+
+def _take_reasoning(request: ChatRequest, reasoning: ChatReasoning) -> None:
+    """Set the parameters that the members of `reasoning` stand for. Raises `InvalidRequest` if they were sent too, with
+    other values, or if the members contradict each other."""
+    effort = reasoning.effort
+    if reasoning.enabled is False:
+        if effort not in (None, "none") or reasoning.max_tokens is not None:
+            raise InvalidRequest(
+                "reasoning.enabled is false, but there is an effort or a limit of tokens too. Send one of them.",
+                param=("reasoning", "enabled"),
+            )
+        effort = "none"
+    elif reasoning.enabled and effort is None and reasoning.max_tokens is None:
+        effort = request.reasoning_effort or "medium"
+    shown = False if reasoning.exclude else None
+    _same(request, "reasoning_effort", effort, "effort" if reasoning.effort else "enabled")
+    _same(request, "thinking_token_budget", reasoning.max_tokens, "max_tokens")
+    _same(request, "include_reasoning", shown, "exclude")
+
+
+def _same(request: ChatRequest, name: str, value: object, member: str) -> None:
+    if value is None:
+        return
+    if getattr(request, name) not in (None, value):
+        raise InvalidRequest(
+            f"reasoning.{member} and {name} are the same setting, and have different values. Send one of them.",
+            param=("reasoning", member),
+        )
+    setattr(request, name, value)
 
 
 # The answer.

@@ -216,3 +216,47 @@ def test_a_list_of_prompts_is_told_from_a_prompt_of_tokens() -> None:
     assert prompts(["a", "b"]) == ["a", "b"]
     assert prompts([[1], [2, 3]]) == [[1], [2, 3]]
     assert CompletionRequest().prompts == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"reasoning": {}}, (None, None, None)),
+        ({"reasoning": {"effort": "high"}}, ("high", None, None)),
+        ({"reasoning": {"effort": "high"}, "reasoning_effort": "high"}, ("high", None, None)),
+        ({"reasoning": {"max_tokens": 9, "enabled": True}}, (None, 9, None)),
+        ({"reasoning": {"enabled": True}}, ("medium", None, None)),
+        ({"reasoning": {"enabled": True}, "reasoning_effort": "low"}, ("low", None, None)),
+        ({"reasoning": {"enabled": False}}, ("none", None, None)),
+        ({"reasoning": {"enabled": False, "effort": "none"}}, ("none", None, None)),
+        ({"reasoning": {"exclude": True}}, (None, None, False)),
+        ({"reasoning": {"exclude": False}, "include_reasoning": False}, (None, None, False)),
+    ],
+)
+def test_the_reasoning_object_sets_the_parameters_of_its_members(
+    sent: dict[str, Any], expected: tuple[Any, ...]
+) -> None:
+    found = request(**sent)
+    taken = (found.reasoning_effort, found.thinking_token_budget, found.include_reasoning)
+    assert taken == expected
+    assert found.unknown == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, "reasoning.effort"),
+        ({"reasoning": {"max_tokens": 5}, "thinking_token_budget": 6}, "reasoning.max_tokens"),
+        ({"reasoning": {"exclude": True}, "include_reasoning": True}, "reasoning.exclude"),
+        ({"reasoning": {"enabled": False}, "reasoning_effort": "low"}, "reasoning.enabled"),
+        ({"reasoning": {"enabled": False, "effort": "low"}}, "reasoning.enabled"),
+        ({"reasoning": {"enabled": False, "max_tokens": 5}}, "reasoning.enabled"),
+        ({"reasoning": {"effort": "lots"}}, "reasoning.effort"),
+        ({"reasoning": {"max_tokens": 0}}, "reasoning.max_tokens"),
+        ({"reasoning": True}, "reasoning"),
+    ],
+)
+def test_a_reasoning_object_that_contradicts_is_refused(sent: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        request(**sent)
+    assert caught.value.param == param
