@@ -55,7 +55,12 @@ class ChatChoice:
         aligner = LogprobAligner() if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
         self.observer: OutputObserver | None = None
-        if style.token_ids or style.continuous_usage or style.prompt_logprobs:
+        if (
+            style.token_ids
+            or style.continuous_usage
+            or style.prompt_logprobs
+            or plan.settings.kv_transfer_params
+        ):
             self.observer = OutputObserver(aligner=aligner, token_ids=token_ids)
         self.message: ChoiceCollector | None = None
         writer: AnnotatedWriter
@@ -233,6 +238,11 @@ class ChatRun(ChoicesRun[PreparedChat]):
             ),
             timings=UNSET if times is None else times.timings,
             metrics=UNSET if times is None else times.metrics,
+            kv_transfer_params=(
+                observer.kv_transfer_params
+                if observer and observer.kv_transfer_params is not None
+                else UNSET
+            ),
         )
 
 

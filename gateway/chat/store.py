@@ -26,7 +26,9 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
         """The stored form of a completion: without fields that only streaming or only non-streaming answers have."""
         sent, sampling = self.sent, self.sampling
         fields: dict[str, Any] = msgspec.structs.asdict(completion)
-        fields |= {"prompt_logprobs": UNSET, "prompt_token_ids": UNSET}
+        fields |= dict.fromkeys(
+            ("prompt_logprobs", "prompt_token_ids", "kv_transfer_params"), UNSET
+        )
         fields["choices"] = [
             msgspec.structs.replace(choice, token_ids=UNSET) for choice in completion.choices
         ]

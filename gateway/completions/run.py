@@ -212,6 +212,9 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
             usage=completion_usage(self.usage()),
             timings=UNSET if times is None else times.timings,
             metrics=UNSET if times is None else times.metrics,
+            kv_transfer_params=next(
+                (told for each in self._made if (told := each.observer.kv_transfer_params)), UNSET
+            ),
         )
 
 
@@ -267,6 +270,7 @@ async def prepare_completion(
                 hints=hints_of(request),
                 vllm_xargs=request.vllm_xargs or {},
                 data_parallel_rank=request.data_parallel_rank,
+                kv_transfer_params=request.kv_transfer_params or {},
                 tail="text",
             )
             try:

@@ -22,7 +22,9 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Penalty: TypeAlias = Annotated[float, Meta(ge=-2, le=2)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 EngineProcess: TypeAlias = Literal["server", "own"]
-EngineParameter: TypeAlias = Literal["vllm_xargs", "data_parallel_rank"]
+EngineParameter: TypeAlias = Literal[
+    "vllm_xargs", "data_parallel_rank", "kv_transfer_params", "mm_processor_kwargs"
+]
 LogFormat: TypeAlias = Literal["text", "json"]
 
 

@@ -109,6 +109,7 @@ def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
             or following.cached_tokens is not None
             or following.output_tokens is not None
             or following.reasoning_tokens is not None
+            or following.kv_transfer_params is not None
         ):
             break
         more.popleft()

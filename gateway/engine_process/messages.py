@@ -49,6 +49,8 @@ class WireRequest(Struct, omit_defaults=True, kw_only=True):
     hints: dict[str, str] = {}
     vllm_xargs: dict[str, Any] = {}
     data_parallel_rank: int | None = None
+    kv_transfer_params: dict[str, Any] = {}
+    mm_processor_kwargs: dict[str, Any] = {}
     turn: Turn | None = None
     tail: Tail = "unknown"
 
@@ -78,6 +80,8 @@ def to_wire(request: EngineRequest, *, with_turn: bool) -> WireRequest:
         hints=dict(request.hints),
         vllm_xargs=dict(request.vllm_xargs),
         data_parallel_rank=request.data_parallel_rank,
+        kv_transfer_params=dict(request.kv_transfer_params),
+        mm_processor_kwargs=dict(request.mm_processor_kwargs),
         turn=turn,
         tail=request.tail,
     )
@@ -97,6 +101,8 @@ def from_wire(wire: WireRequest) -> EngineRequest:
         hints=wire.hints,
         vllm_xargs=wire.vllm_xargs,
         data_parallel_rank=wire.data_parallel_rank,
+        kv_transfer_params=wire.kv_transfer_params,
+        mm_processor_kwargs=wire.mm_processor_kwargs,
         turn=wire.turn,
         tail=wire.tail,
     )
@@ -148,6 +154,7 @@ class RareFields(Struct, omit_defaults=True):
     prompt_logprobs: list[WireLogprob | None] | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
+    kv_transfer_params: dict[str, Any] | None = None
 
 
 class Piece(Struct, array_like=True, gc=False):
@@ -178,6 +185,7 @@ def piece_of(stream: int, output: EngineOutput) -> Piece:
         or output.prompt_logprobs is not None
         or output.output_tokens is not None
         or output.reasoning_tokens is not None
+        or output.kv_transfer_params is not None
     ):
         rest = RareFields(
             None if output.logprobs is None else [_sent(each) for each in output.logprobs],
@@ -188,6 +196,7 @@ def piece_of(stream: int, output: EngineOutput) -> Piece:
             else [None if each is None else _sent(each) for each in output.prompt_logprobs],
             output.output_tokens,
             output.reasoning_tokens,
+            output.kv_transfer_params,
         )
     ids = output.token_ids
     return Piece(
@@ -211,6 +220,7 @@ def output_of(piece: Piece) -> EngineOutput:
     if rest is not None:
         output.prompt_tokens, output.cached_tokens = rest.prompt_tokens, rest.cached_tokens
         output.output_tokens, output.reasoning_tokens = rest.output_tokens, rest.reasoning_tokens
+        output.kv_transfer_params = rest.kv_transfer_params
         if rest.logprobs is not None:
             output.logprobs = [_received(each) for each in rest.logprobs]
         if rest.prompt_logprobs is not None:

@@ -57,6 +57,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of tokens of reasoning in each generation; for engines that take tokens."""
     vllm_xargs: Mapping[str, Any] = {}
     data_parallel_rank: int | None = None
+    kv_transfer_params: Mapping[str, Any] = {}
+    mm_processor_kwargs: Mapping[str, Any] = {}
     policies: Policies | None = None
     """What is applied to prompts and output; None if there are no policies."""
     raw_stops: bool = False

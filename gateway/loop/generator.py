@@ -181,6 +181,9 @@ class Generator:
             hints=settings.hints,
             vllm_xargs=settings.vllm_xargs,
             data_parallel_rank=settings.data_parallel_rank,
+            # They are of the request's own prompt, not of a later turn's.
+            kv_transfer_params={} if self.began else settings.kv_transfer_params,
+            mm_processor_kwargs=settings.mm_processor_kwargs,
             turn=shown,
             tail=rendered.tail,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.loop.choices import completion_usage
 from gateway.loop.generation import Generation
@@ -23,6 +25,8 @@ class OutputObserver:
         """`counts_output`: whether the output is shown and so counts as usage."""
         self._counts_output = counts_output
         self.prompt_logprobs: list[TokenLogprob | None] = []
+        self.kv_transfer_params: dict[str, Any] | None = None
+        """What the engine's connector of caches told about the last generation."""
         self._aligner = aligner
         self._token_ids = token_ids
         self._prompt: PromptCount | None = None
@@ -42,6 +46,8 @@ class OutputObserver:
             self._token_ids += output.token_ids
         if output.prompt_logprobs is not None:
             self.prompt_logprobs += output.prompt_logprobs
+        if output.kv_transfer_params is not None:
+            self.kv_transfer_params = output.kv_transfer_params
         if self._prompt is not None:
             self._prompt.note(output)
         self._made += len(output.token_ids)

@@ -56,6 +56,8 @@ def settings_of(
         thinking_budget=request.thinking_budget,
         vllm_xargs=request.vllm_xargs or {},
         data_parallel_rank=request.data_parallel_rank,
+        kv_transfer_params=request.kv_transfer_params or {},
+        mm_processor_kwargs=request.mm_processor_kwargs or {},
     )
 
 
@@ -87,6 +89,10 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
         passed.append("vllm_xargs")
     if request.data_parallel_rank is not None:
         passed.append("data_parallel_rank")
+    if request.kv_transfer_params:
+        passed.append("kv_transfer_params")
+    if request.mm_processor_kwargs:
+        passed.append("mm_processor_kwargs")
     for name in passed:
         if name not in allowed or name not in capabilities:
             raise Unsupported(

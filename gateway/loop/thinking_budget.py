@@ -143,6 +143,7 @@ class ThinkingBudget:
                 prompt_logprobs=None,
             ),
             constraint=self._constraint(),
+            kv_transfer_params={},  # they are of the request's own prompt
             tail="text",
         )
         async with aclosing(engine.generate(continued)) as outputs:

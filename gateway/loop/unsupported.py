@@ -20,9 +20,7 @@ _EVERYWHERE = {
     "length_penalty": "length_penalty requires beam search, which is not supported on this server.",
     "best_of": "best_of is not supported on this server: all generated choices are returned.",
     "logits_processors": "Logits processors are not taken from requests on this server.",
-    "kv_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
     "ec_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
-    "mm_processor_kwargs": "Settings of the media processor are not taken from requests on this server.",
     "media_io_kwargs": "Settings for loading media are not taken from requests on this server.",
     "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids of Chat Completions.",
     "return_token_offsets": "Offsets of tokens are not shown on this server. Leave the parameter out.",
@@ -65,6 +63,7 @@ _RAW = dict.fromkeys(
         "include_reasoning",
         "thinking_token_budget",
         "thinking_budget_tokens",
+        "mm_processor_kwargs",
     ),
     "Completions takes prompts as they are, without a chat template. Use /v1/chat/completions.",
 )

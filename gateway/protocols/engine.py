@@ -58,6 +58,8 @@ Capability: TypeAlias = Literal[
     "encrypted_reasoning",  # emits EncryptedReasoning, and takes it back from Turn.results
     "vllm_xargs",  # takes EngineRequest.vllm_xargs
     "data_parallel_rank",  # takes EngineRequest.data_parallel_rank
+    "kv_transfer_params",  # takes EngineRequest.kv_transfer_params
+    "mm_processor_kwargs",  # takes EngineRequest.mm_processor_kwargs
     "embeddings",  # is an EmbeddingEngine
     "rerank",  # is a ScoringEngine
 ]
@@ -115,6 +117,10 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     allows them (`engine_parameters`)."""
     data_parallel_rank: int | None = None
     """The data-parallel replica of the engine to run on, likewise."""
+    kv_transfer_params: Mapping[str, Any] = {}
+    """What vLLM's connector of caches is told about this request, likewise."""
+    mm_processor_kwargs: Mapping[str, Any] = {}
+    """Arguments of the model's processor of images and sounds, likewise."""
     turn: Turn | None = None
     """The turn that the prompt was rendered from. For engines without a model (the scripted one); others ignore it."""
     tail: Tail = "unknown"
@@ -188,6 +194,8 @@ class EngineOutput(Struct, kw_only=True, gc=False):
     together with `prompt_tokens`. For other engines it is the sum of all `token_ids`."""
     reasoning_tokens: int | None = None
     """The part of `output_tokens` that is reasoning."""
+    kv_transfer_params: dict[str, Any] | None = None
+    """What the engine's connector of caches tells about this request. Set on the last output."""
 
 
 class Tokenizer(Protocol):

@@ -299,3 +299,4 @@ class ChatCompletion(Value, frozen=True, kw_only=True):
     prompt_token_ids: list[int] | UnsetType = UNSET
     timings: Timings | UnsetType = UNSET
     metrics: RequestMetrics | UnsetType = UNSET
+    kv_transfer_params: JsonObject | UnsetType = UNSET

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.chat import CompletionUsage, PromptLogprob
-from gateway.wire.common import Value, Wire
+from gateway.wire.common import JsonObject, Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type
 from gateway.wire.foreign_parameters import unknown_names
@@ -128,6 +128,7 @@ class Completion(Value, frozen=True, kw_only=True):
     system_fingerprint: str | None = None
     timings: Timings | UnsetType = UNSET
     metrics: RequestMetrics | UnsetType = UNSET
+    kv_transfer_params: JsonObject | UnsetType = UNSET
 
 
 # /tokenize and /detokenize, compatible with vLLM.

@@ -54,6 +54,8 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     request_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
     vllm_xargs: JsonObject | None = None
     data_parallel_rank: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+    kv_transfer_params: JsonObject | None = None
+    mm_processor_kwargs: JsonObject | None = None
 
     echo: bool | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -71,9 +73,7 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     length_penalty: float | None = None
     spaces_between_special_tokens: bool | None = None
     logits_processors: Any = None
-    kv_transfer_params: JsonObject | None = None
     ec_transfer_params: JsonObject | None = None
-    mm_processor_kwargs: JsonObject | None = None
     media_io_kwargs: JsonObject | None = None
     return_tokens_as_token_ids: bool | None = None
     return_token_offsets: bool | None = None

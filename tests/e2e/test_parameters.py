@@ -74,6 +74,8 @@ class AbleEngine(ScriptedEngine):
             "allowed_token_ids",
             "vllm_xargs",
             "data_parallel_rank",
+            "kv_transfer_params",
+            "mm_processor_kwargs",
             "gbnf",
         }
 
@@ -93,7 +95,12 @@ class AblePlugin:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     able = {
         "engine": "able",
-        "engine_parameters": ["vllm_xargs", "data_parallel_rank"],
+        "engine_parameters": [
+            "vllm_xargs",
+            "data_parallel_rank",
+            "kv_transfer_params",
+            "mm_processor_kwargs",
+        ],
         "trust_request_chat_template": True,
         "parser": "qwen3",
     }

@@ -60,7 +60,7 @@ class VllmEngine:
         self._tokenizer = HfTokenizer(llm.get_tokenizer())
         self._info = model_info(llm, config, context)
         self._multi_modal = MultiModal(llm)
-        self._capabilities = capabilities(config) | self._multi_modal.capabilities
+        self._capabilities = capabilities(config, llm) | self._multi_modal.capabilities
         self._vocabulary: int = max(
             llm.model_config.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
         )
@@ -173,6 +173,7 @@ class VllmEngine:
                             given.prompt_logprobs = prompt_logprobs(output.prompt_logprobs, piece)
                     if made.finish_reason is not None:
                         _end(given, made)
+                        given.kv_transfer_params = output.kv_transfer_params
                     if aligner is not None:
                         given.logprobs = aligner.push(
                             scored_tokens(made.logprobs, piece, request.sampling.logprobs or 0),
@@ -265,8 +266,10 @@ class VllmEngine:
                 f"data_parallel_rank must be less than {self._ranks}, the number of this model's replicas.",
                 param="data_parallel_rank",
             )
-        if request.vllm_xargs:
-            arguments["extra_args"] = dict(request.vllm_xargs)
+        if request.vllm_xargs or request.kv_transfer_params:
+            extra = arguments["extra_args"] = dict(request.vllm_xargs)
+            if request.kv_transfer_params:
+                extra["kv_transfer_params"] = dict(request.kv_transfer_params)
         if wrong := [t for t in request.sampling.allowed_token_ids if t >= self._vocabulary]:
             raise InvalidRequest(
                 f"allowed_token_ids: token id {wrong[0]} is outside the model's vocabulary of {self._vocabulary} tokens.",

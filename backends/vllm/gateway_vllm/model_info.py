@@ -30,13 +30,16 @@ _EVERYWHERE: frozenset[Capability] = frozenset(
 )
 
 
-def capabilities(config: VllmConfig) -> frozenset[Capability]:
-    """The engine's capabilities: constraint trees only with xgrammar, adapters only if there are any."""
+def capabilities(config: VllmConfig, llm: Any) -> frozenset[Capability]:
+    """The engine's capabilities: constraint trees only with xgrammar, adapters only if there are any, transfers of the
+    cache only with a connector."""
     found = set(_EVERYWHERE)
     if config.structured_outputs == "xgrammar":
         found |= {"structure", "triggered"}
     if config.lora_modules:
         found.add("adapters")
+    if llm.vllm_config.kv_transfer_config is not None:
+        found.add("kv_transfer_params")
     return frozenset(found)
 
 

@@ -30,7 +30,7 @@ class MultiModal:
         """Token ids that stand for media. Without one there, vLLM's workers may fail on them."""
         if model.is_multimodal_model:
             if "image" in llm.renderer.get_mm_processor().info.get_supported_mm_limits():
-                self.capabilities = frozenset({"images"})
+                self.capabilities = frozenset({"images", "mm_processor_kwargs"})
             self.placeholders = placeholder_ids(model.hf_config)
 
     def check(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> None:
@@ -54,6 +54,8 @@ class MultiModal:
         )
         if (salt := request.prefix_salt) is not None:
             prompt["cache_salt"] = salt
+        if request.mm_processor_kwargs:
+            prompt["mm_processor_kwargs"] = dict(request.mm_processor_kwargs)
         try:
             # Without the cache that vLLM's processes keep in step: an input that is never sent would leave it wrong.
             return await self._llm.renderer.process_for_engine_async(
@@ -62,6 +64,14 @@ class MultiModal:
         except (VLLMClientError, ValueError) as error:
             raise InvalidRequest(
                 f"vLLM cannot process the images of this request: {error}", param=media[0].param
+            ) from error
+        except Exception as error:
+            if not request.mm_processor_kwargs:
+                raise
+            # The processor's code is the model's, and takes the arguments as they are.
+            raise InvalidRequest(
+                f"The model's processor cannot take these arguments: {error}",
+                param="mm_processor_kwargs",
             ) from error
 
     def forget(self) -> None:

@@ -100,6 +100,8 @@ def test_requests_arrive_whole() -> None:
         hints={"user": "u"},
         vllm_xargs={"x": [1, None]},
         data_parallel_rank=1,
+        kv_transfer_params={"do_remote_prefill": True},
+        mm_processor_kwargs={"max_pixels": 100},
         tail="reasoning",
         turn=Turn(
             items=[Message(role="user", content=[InputText(text="Hi")])],
