@@ -52,6 +52,7 @@ from gateway.protocols import (
     TokensPrompt,
     Turn,
 )
+from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.completions import Completion, CompletionRequest, Prompt
@@ -265,7 +266,7 @@ async def prepare_completion(
                 adapter=model.adapter,
                 cache_salt=request.cache_salt,
                 owner=services.authenticator.tag(owner),
-                priority=request.priority or 0,
+                priority=engine_priority(model.engine, request.priority),
                 trace_headers=trace_headers,
                 hints=hints_of(request),
                 vllm_xargs=request.vllm_xargs or {},

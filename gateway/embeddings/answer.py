@@ -34,6 +34,7 @@ from gateway.protocols import (
     EmbeddingResult,
     Tokenizer,
 )
+from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
@@ -185,7 +186,7 @@ async def prepare_embeddings(
         inputs=inputs,
         dimensions=request.dimensions,
         adapter=model.adapter,
-        priority=request.priority or 0,
+        priority=engine_priority(model.engine, request.priority),
         user=request.user,
         trace_headers=trace_headers,
     )

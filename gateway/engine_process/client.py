@@ -71,6 +71,11 @@ class ProcessEngine:
         return self._tokenizer
 
     @property
+    def last_priority(self) -> int | None:
+        """See `PrioritizingEngine`."""
+        return self._description.last_priority
+
+    @property
     def queue(self) -> SharedQueue | None:
         """The queue of all server processes, if there are several."""
         return None if self._link.limits is None else SharedQueue(self._link)

@@ -361,6 +361,8 @@ class Description(Struct, kw_only=True):
     """Whether it is a `FormatAwareEngine`, which reads the turns of requests."""
     late: bool = False
     """Whether it is a `LateRefusingEngine`."""
+    last_priority: int | None = None
+    """That of a `PrioritizingEngine`."""
 
 
 class WireSample(Struct, array_like=True, frozen=True):

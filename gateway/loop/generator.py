@@ -49,6 +49,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.request_stats import Content, LiveGeneration, RunStats, clock, current_request
+from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -176,7 +177,7 @@ class Generator:
             adapter=self.model.adapter,
             cache_salt=settings.cache_salt,
             owner=settings.owner,
-            priority=settings.priority,
+            priority=engine_priority(self.model.engine, settings.priority),
             trace_headers=settings.trace_headers,
             hints=settings.hints,
             vllm_xargs=settings.vllm_xargs,

@@ -303,6 +303,19 @@ class LateRefusingEngine(Protocol):
 
 
 @runtime_checkable
+class PrioritizingEngine(Protocol):
+    """An `Engine` that may serve waiting requests by their `priority`.
+
+    Work that no client waits for, such as the lines of a batch, is then served after all else in the engine too.
+    """
+
+    @property
+    def last_priority(self) -> int | None:
+        """The largest priority that a request may have; None if requests are served in the order of arrival."""
+        ...
+
+
+@runtime_checkable
 class CountingEngine(Protocol):
     """An `Engine` whose prompts may be longer than their token ids, because of images or sounds."""
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from gateway.protocols import Principal, PrincipalLimits
+from gateway.protocols import Principal, PrincipalLimits, PrioritizingEngine
 
 
 class Caller:
@@ -50,6 +50,17 @@ def current_principal() -> Principal | None:
     """The principal of the current task; None outside of requests, and in anonymous mode."""
     caller = _CALLER.get()
     return None if caller is None else caller.principal
+
+
+def engine_priority(engine: object, asked: int | None) -> int:
+    """The priority of the current request in the engine: what it asks for (None: 0), and a later one for work that no client
+    waits for, if the engine serves by priority."""
+    priority = asked or 0
+    caller = current_caller()
+    if caller is None or caller.priority <= 0 or not isinstance(engine, PrioritizingEngine):
+        return priority
+    last = engine.last_priority
+    return priority if last is None else max(priority, min(priority + caller.priority, last))
 
 
 class called_by:  # noqa: N801  # used as a function

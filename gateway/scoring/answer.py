@@ -22,6 +22,7 @@ from gateway.protocols import (
     ScoringInfo,
     TextPair,
 )
+from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.ids import new_id
@@ -187,7 +188,7 @@ async def _prepare(
         max_tokens_per_document=request.max_tokens_per_doc or None,
         truncate_to=request.truncate_prompt_tokens,
         adapter=model.adapter,
-        priority=request.priority or 0,
+        priority=engine_priority(model.engine, request.priority),
         user=request.user,
         trace_headers=trace_headers,
     )

@@ -22,6 +22,7 @@ from gateway.protocols import (
     KnowsAddedTokens,
     LateRefusingEngine,
     MeasuredEngine,
+    PrioritizingEngine,
     ScoringEngine,
 )
 from gateway.runtime.admission import Admission
@@ -238,4 +239,5 @@ def description_of(engine: Engine) -> Description:
         measured=isinstance(engine, MeasuredEngine),
         takes_turns=isinstance(engine, FormatAwareEngine),
         late=isinstance(engine, LateRefusingEngine),
+        last_priority=engine.last_priority if isinstance(engine, PrioritizingEngine) else None,
     )

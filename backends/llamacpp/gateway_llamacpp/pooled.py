@@ -49,6 +49,11 @@ class PooledEngine:
         return self._tokenizer
 
     @property
+    def last_priority(self) -> int:
+        """See `PrioritizingEngine`."""
+        return 2**31 - 1
+
+    @property
     def free_slots(self) -> int:
         """Number of free slots."""
         return self._slots.free

@@ -59,6 +59,11 @@ class OpenAIEngine(ReplicaEngine):
         return capabilities_of(self._config)
 
     @property
+    def last_priority(self) -> int | None:
+        """See `PrioritizingEngine`."""
+        return 2**31 - 1 if "priority" in self._config.extensions else None
+
+    @property
     def tokenizer(self) -> None:
         """None: the upstream does not expose its tokenizer."""
         return
@@ -83,9 +88,11 @@ class OpenAIEngine(ReplicaEngine):
 
     def _fields(self, request: EmbeddingRequest | ScoreRequest) -> dict[str, Any]:
         """The fields that requests for vectors and scores share. Raises `Unsupported`."""
-        if request.priority:
-            raise Unsupported("The upstream takes no priority. Leave it out.", param="priority")
         fields: dict[str, Any] = {"model": self._language.model}
+        if request.priority:
+            if "priority" not in self._config.extensions:
+                raise Unsupported("The upstream takes no priority. Leave it out.", param="priority")
+            fields["priority"] = request.priority
         if request.user is not None and "user" in self._config.forward:
             fields["user"] = request.user
         return fields

@@ -37,7 +37,7 @@ from gateway_trtllm.generation import TrtllmGeneration
 from gateway_trtllm.lifeline import Lifeline
 from gateway_trtllm.model_info import hf_tokenizer, max_length, model_info, vocabulary_size
 from gateway_trtllm.multi_modal import MultiModal
-from gateway_trtllm.sampling import priority, sampling_arguments
+from gateway_trtllm.sampling import LAST_PRIORITY, priority, sampling_arguments
 
 if TYPE_CHECKING:
     from gateway_trtllm.guided import ConstraintTranslator
@@ -81,6 +81,11 @@ class TrtllmEngine:
         self._capabilities |= self._multi_modal.capabilities
         self._running: dict[str, Any] = {}
         self._begun: set[str] = set()
+
+    @property
+    def last_priority(self) -> int | None:
+        """See `PrioritizingEngine`."""
+        return LAST_PRIORITY if "priority" in self._takes else None
 
     @property
     def info(self) -> ModelInfo:

@@ -126,8 +126,11 @@ def _bias(biases: dict[int, float], vocabulary: int) -> list[float]:
     return made
 
 
+LAST_PRIORITY = 100
+
+
 def priority(value: int) -> float:
     """Convert a gateway priority (lower runs earlier, default 0) to TensorRT-LLM's (0 to 1, higher runs earlier)."""
-    if not -100 <= value <= 100:
+    if not -LAST_PRIORITY <= value <= LAST_PRIORITY:
         raise InvalidRequest("priority must be between -100 and 100.", param="priority")
     return 0.5 - value / 200

@@ -74,6 +74,11 @@ class VllmEngine:
         )
 
     @property
+    def last_priority(self) -> int | None:
+        """See `PrioritizingEngine`."""
+        return 2**31 - 1 if self._takes_priority else None
+
+    @property
     def info(self) -> ModelInfo:
         return self._info
 

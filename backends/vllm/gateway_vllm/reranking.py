@@ -64,6 +64,11 @@ class VllmReranker(ScoringOnly):
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
 
     @property
+    def last_priority(self) -> int | None:
+        """See `PrioritizingEngine`."""
+        return 2**31 - 1 if self._takes_priority else None
+
+    @property
     def info(self) -> ModelInfo:
         return self._info
 

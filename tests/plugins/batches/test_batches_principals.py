@@ -5,14 +5,24 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.sdk import AnswerUsage, Credentials, NoConfig, Principal, hookimpl
+from gateway.sdk import (
+    AnswerUsage,
+    Credentials,
+    EngineContext,
+    EngineOutput,
+    EngineRequest,
+    NoConfig,
+    Principal,
+    hookimpl,
+)
+from gateway.testing import ScriptedEngine
 from gateway.testing.server import run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, Batches, configuration, line
 
@@ -115,6 +125,51 @@ def test_models_limits_and_usage_are_the_keys(tmp_path: Path) -> None:
         assert {(each.principal.name if each.principal else "", each.model) for each in done} == {
             ("ada", "m")
         }
+
+
+class Prioritizing(ScriptedEngine):
+    """Keeps the priorities of its requests."""
+
+    last_priority = 60
+
+    def __init__(self) -> None:
+        super().__init__(max_model_len=4096)
+        self.priorities: list[int] = []
+
+    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        self.priorities.append(request.priority)
+        async for output in super().generate(request):
+            yield output
+
+
+class PrioritizingPlugin:
+    def __init__(self) -> None:
+        self.engine = Prioritizing()
+
+    @asynccontextmanager
+    async def open(self, config: NoConfig, context: EngineContext) -> AsyncIterator[Any]:
+        yield self.engine
+
+    @hookimpl
+    def gateway_register_engines(self, register: Any) -> None:
+        register("prioritizing", self.open)
+
+
+def test_an_engine_that_serves_by_priority_gets_that_of_the_lines(tmp_path: Path) -> None:
+    plugin = PrioritizingPlugin()
+    config = configuration(tmp_path / "files")
+    config["models"]["m"] = {"engine": "prioritizing", "parser": "qwen3"}
+    with (
+        run_gateway(config, tmp_path, plugins=[plugin]) as gateway,
+        gateway.client(api_key="key-ada") as client,
+    ):
+        ada = Batches(client)
+        for url in ("/v1/responses", "/v1/chat/completions", "/v1/completions"):
+            lines = [line("a", url=url), line("b", url=url, priority=-50)]
+            assert ada.ended(ada.create(lines, endpoint=url)).request_counts.completed == 2
+        assert sorted(plugin.engine.priorities) == [50] * 3 + [60] * 3
+        client.responses.create(model="m", input="hello")
+        assert plugin.engine.priorities[-1] == 0
 
 
 @pytest.mark.parametrize("scheduling", ["fair", "fifo"])
