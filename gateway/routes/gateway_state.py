@@ -125,7 +125,12 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
             )
         )
     return json_answer(
-        KeyList(needs_key=services.authenticator.needs_key, total=len(names), data=data)
+        KeyList(
+            needs_key=services.authenticator.needs_key,
+            total=len(names),
+            data=data,
+            silent=activity.silent,
+        )
     )
 
 
@@ -152,7 +157,8 @@ def _both_sums(
 async def list_model_queues(request: HttpRequest) -> ASGIApp:
     """Each model's state, limits, queue over the last hour, and what its engine says of its memory, for administrators."""
     services = _administrated(request)
-    queues = (await all_activity(services)).queues
+    activity = await all_activity(services)
+    queues = activity.queues
     failures = {
         slot.name: str(slot.failure)
         for slot in services.slots.slots.values()
@@ -180,7 +186,7 @@ async def list_model_queues(request: HttpRequest) -> ASGIApp:
                 queue=minutes,
             )
         )
-    return json_answer(ModelQueues(data=data))
+    return json_answer(ModelQueues(data=data, silent=activity.silent))
 
 
 def _redacted(texts: Mapping[str, str], config: Config) -> dict[str, str]:

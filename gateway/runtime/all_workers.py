@@ -21,6 +21,11 @@ MOST_RUNNING: Final = 500
 """Runs in progress in one answer."""
 
 
+_LIST_SECONDS: Final = 2.0
+"""How long the others are waited for where something is shown: one that hangs must not hold it up."""
+_CANCEL_SECONDS: Final = 10.0
+
+
 class Question(Struct, frozen=True, kw_only=True):
     """What one worker asks another."""
 
@@ -38,15 +43,18 @@ class Activity(Struct, frozen=True, kw_only=True):
     """When the last run has ended, in Unix time, by the name of the API key."""
     queues: dict[str, tuple[int, int, list[QueueMinute]]]
     """Running, waiting, and the last hour, by model."""
+    silent: list[int] = []
+    """Ids of the worker processes that did not answer in time."""
 
 
 async def all_activity(services: Services) -> Activity:
     """The activity of all workers."""
-    others: list[Activity] = await _ask(services, Question(what="activity"), Activity)
+    others: list[Activity]
+    others, silent = await _ask(services, Question(what="activity"), Activity)
     made = _activity_here(services)
     for each in others:
         made = added(made, each)
-    return made
+    return msgspec.structs.replace(made, silent=silent)
 
 
 def _activity_here(services: Services) -> Activity:
@@ -90,14 +98,16 @@ def _both(one: Sequence[QueueMinute], other: Sequence[QueueMinute]) -> list[Queu
 
 async def all_runs(services: Services) -> RunList:
     """The runs of all workers."""
-    others: list[RunList] = await _ask(services, Question(what="runs"), RunList)
+    others: list[RunList]
+    others, silent = await _ask(services, Question(what="runs"), RunList)
     lists = [runs_here(services), *others]
     history = services.run_history
-    return merged(
+    made = merged(
         lists,
         workers=services.config.server.workers,
         most_ended=0 if history is None else history.most,
     )
+    return msgspec.structs.replace(made, silent=silent)
 
 
 async def cancel_run(services: Services, run: str) -> ListedRun | None:
@@ -105,7 +115,8 @@ async def cancel_run(services: Services, run: str) -> ListedRun | None:
     found = _cancel_here(services, run)
     if found is None:
         question = Question(what="cancel", run=run)
-        others: list[ListedRun | None] = await _ask(services, question, ListedRun | None)
+        others: list[ListedRun | None]
+        others, _ = await _ask(services, question, ListedRun | None)
         found = next((each for each in others if each is not None), None)
     return found
 
@@ -122,18 +133,20 @@ def answer(services: Services, question: bytes) -> bytes:
             return msgspec.msgpack.encode(_activity_here(services))
 
 
-async def _ask(services: Services, question: Question, kind: Any) -> list[Any]:
-    """What the others answer, each of type `kind`. What is not is left out: a worker that was started after an update of the
-    packages may answer in another form."""
+async def _ask(services: Services, question: Question, kind: Any) -> tuple[list[Any], list[int]]:
+    """What the others answer, each of type `kind`, and the process ids of those that do not. What is of another type is left
+    out: a worker that was started after an update of the packages may answer in another form."""
     if services.workers is None:
-        return []
+        return [], []
     made = []
-    for each in await services.workers.ask(msgspec.msgpack.encode(question)):
+    seconds = _CANCEL_SECONDS if question.what == "cancel" else _LIST_SECONDS
+    told = await services.workers.ask(msgspec.msgpack.encode(question), seconds=seconds)
+    for each in told.answers:
         try:
             made.append(msgspec.msgpack.decode(each, type=kind))
         except msgspec.MsgspecError as error:
             logger.warning("another worker answers in another form; restart the server: %s", error)
-    return made
+    return made, list(told.silent)
 
 
 def runs_here(services: Services) -> RunList:

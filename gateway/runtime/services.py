@@ -91,11 +91,19 @@ class Run(Protocol):
         ...
 
 
+class WorkerAnswers(Struct, frozen=True):
+    """What other worker processes have answered."""
+
+    answers: Sequence[bytes]
+    silent: Sequence[int]
+    """The ids of the processes that did not answer in time."""
+
+
 class Workers(Protocol):
     """The other worker processes of this server; implemented by `gateway.server.worker_sockets.WorkerSockets`."""
 
-    async def ask(self, question: bytes) -> Sequence[bytes]:
-        """What they answer. One that does not answer in time is left out."""
+    async def ask(self, question: bytes, *, seconds: float) -> WorkerAnswers:
+        """What they answer in that time, which has a bound of its own."""
         ...
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,12 +14,12 @@ import msgspec
 from gateway.engine_process.frames import HEAD, framed, is_own, require_own
 from gateway.errors import ConfigurationError
 from gateway.runtime.all_workers import answer
-from gateway.runtime.services import Services
+from gateway.runtime.services import Services, WorkerAnswers
 
 logger = logging.getLogger("gateway.server.worker_sockets")
 
 ANSWER_SECONDS: Final = 10.0
-"""How long a worker waits for another."""
+"""How long a worker waits for another at most."""
 _MOST_QUESTION: Final = 4096
 _MOST_ANSWER: Final = 32 * 1024 * 1024
 _SUFFIX: Final = ".w"
@@ -55,22 +54,31 @@ class WorkerSockets:
             self._server.close()
         _remove(self._own)
 
-    async def ask(self, question: bytes) -> Sequence[bytes]:
+    async def ask(self, question: bytes, *, seconds: float) -> WorkerAnswers:
         """See `gateway.runtime.services.Workers`."""
         others = [each for each in self._folder.glob(f"*{_SUFFIX}") if each != self._own]
-        answers = await asyncio.gather(*(self._ask(each, question) for each in others))
-        return [each for each in answers if each is not None]
+        silent: list[int] = []
+        limit = min(seconds, ANSWER_SECONDS)
+        asked = (self._ask(each, question, limit, silent) for each in others)
+        answers = await asyncio.gather(*asked)
+        return WorkerAnswers([each for each in answers if each is not None], sorted(silent))
 
-    async def _ask(self, path: Path, question: bytes) -> bytes | None:
+    async def _ask(
+        self, path: Path, question: bytes, seconds: float, silent: list[int]
+    ) -> bytes | None:
+        """What the worker at `path` answers. One that lives and does not answer is added to `silent`."""
+        name = path.name.removesuffix(_SUFFIX)
+        process = int(name) if name.isdecimal() and name.isascii() else 0
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(seconds):
                 reader, writer = await asyncio.open_unix_connection(str(path))
                 try:
                     require_own(writer.get_extra_info("socket"))
                     writer.write(framed(question))
                     answered = await _received(reader, _MOST_ANSWER)
                     if answered is None:
-                        logger.warning("another worker's answer is too large")
+                        logger.warning("the answer of the worker %d is too large", process)
+                        silent.append(process)
                     return answered
                 finally:
                     writer.close()
@@ -79,7 +87,8 @@ class WorkerSockets:
         except FileNotFoundError:  # it has ended since
             pass
         except (OSError, EOFError, TimeoutError) as error:
-            logger.warning("another worker does not answer: %s", error or "it takes too long")
+            logger.warning("the worker %d does not answer: %s", process, str(error) or "it hangs")
+            silent.append(process)
         return None
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

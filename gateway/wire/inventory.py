@@ -142,6 +142,8 @@ class RunList(Value, frozen=True, kw_only=True):
     running: list[ListedRun]
     ended: list[ListedRun]
     """The last that have ended, newest first; empty if they are not kept."""
+    silent: list[int] = []
+    """Process ids of workers that did not answer within two seconds: what they know is missing."""
 
 
 class ListedSetting(Value, frozen=True, kw_only=True):
@@ -205,6 +207,8 @@ class KeyList(Value, frozen=True, kw_only=True):
     total: int
     """Number of names; `data` has the first of them."""
     data: list[ListedKey]
+    silent: list[int] = []
+    """Process ids of workers that did not answer within two seconds: what they know is missing."""
 
 
 class QueueMinute(Value, frozen=True, kw_only=True):
@@ -243,6 +247,8 @@ class ModelQueues(Value, frozen=True, kw_only=True):
 
     object: Literal["gateway.models"] = "gateway.models"
     data: list[ListedModel]
+    silent: list[int] = []
+    """Process ids of workers that did not answer within two seconds: what they know is missing."""
 
 
 class GatewayInfo(Value, frozen=True, kw_only=True):

@@ -94,6 +94,7 @@ async def test_a_worker_that_never_answers_is_left_out(
 
     async with worker(tmp_path, serve) as mine:
         await everything(mine)
+        assert (await all_runs(mine)).silent == (await all_activity(mine)).silent == [1]
         done.set()
 
 
@@ -127,6 +128,8 @@ async def test_sockets_of_dead_workers_and_links_are_passed_over(tmp_path: Path)
     (folder / "5.w").write_text("a file")
     async with worker(folder, serve) as mine:
         await everything(mine)
+        # The one at 1.w ends without an answer; nobody listens at the others.
+        assert 1 in (await all_runs(mine)).silent
     assert kept.read_text() == "mine"
 
 

@@ -31,6 +31,9 @@ _ENDING: Final = 2
 _SWEEP_SECONDS: Final = 60.0
 _SWEEPS: Final = 10
 """Maximum number of deletions before the next look at what runs."""
+_AGAIN_SECONDS: Final = 1.0
+"""After which a batch is left to be continued if something could not be read or written; twice as long each time, and at most
+`lease_seconds`."""
 _DAY: Final = 86_400.0
 _MOST_FAILURES: Final = 3
 """How often a batch is continued that breaks for an unknown reason."""
@@ -62,6 +65,10 @@ class Runner:
         """How often each batch has broken here, by its number."""
         self._full: dict[int, int] = {}
         """How often the disk had no room for each batch, by its number."""
+        self._troubles: dict[int, int] = {}
+        """How often in a row something could not be read or written for each batch, by its number."""
+        self._left: list[tuple[float, batches.BatchJob]] = []
+        """Batches that were left for that reason and are still leased, with the time at which they are released."""
         self._draining = False
         self._renewed = 0.0
         self._swept = 0.0
@@ -86,7 +93,8 @@ class Runner:
             for each in runs:
                 each.cancel()
             await asyncio.gather(task, *runs, return_exceptions=True)
-            await self._release([run.job for run in runs.values()])
+            left = [job for _, job in self._left]
+            await self._release([*(run.job for run in runs.values()), *left])
 
     async def _watch(self) -> None:
         calls = LineCalls(await self._services, self._config)
@@ -106,6 +114,7 @@ class Runner:
     async def _look(self, calls: LineCalls) -> None:
         loop = asyncio.get_running_loop()
         lease = self._config.lease_seconds
+        await self._release_left()
         if self._runs:
             await self._check()
             if loop.time() >= self._renewed + lease / 3:
@@ -166,6 +175,7 @@ class Runner:
         try:
             await run.run()
             self._failures.pop(run.job.number, None)
+            self._troubles.pop(run.job.number, None)
             if run.job.ends:
                 self._full.pop(run.job.number, None)
             if run.drained:
@@ -177,11 +187,27 @@ class Runner:
             logger.warning("the batch %s is continued later: %s", run.job.id, group.exceptions[0])
             if _is_full(group):
                 await self._had_no_room(run.job)
+            else:
+                self._leave(run.job)
         except* Exception:
             await self._broke(run.job)
         finally:
             self._runs.pop(task, None)
             self.wake()
+
+    def _leave(self, job: batches.BatchJob) -> None:
+        """Something could not be read or written. The batch is continued, here or elsewhere, when that works again."""
+        troubles = self._troubles[job.number] = self._troubles.get(job.number, 0) + 1
+        # The lease expires by then in any case.
+        seconds = min(_AGAIN_SECONDS * 2 ** min(troubles - 1, 30), self._config.lease_seconds)
+        self._left.append((asyncio.get_running_loop().time() + seconds, job))
+
+    async def _release_left(self) -> None:
+        """Release the batches whose time has come. Raises `StoreUnavailable`: then they are released at the next look."""
+        now = asyncio.get_running_loop().time()
+        if due := [job for at, job in self._left if now >= at]:
+            await self._database.write(lambda c: batches.renew(c, due, seconds=0))
+            self._left = [each for each in self._left if each[0] > now]
 
     async def _had_no_room(self, job: batches.BatchJob) -> None:
         """The disk was full. The lease expires, and the batch is then continued, ended, or at last given up."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.testing.server import run_gateway
+from gateway_batches import batches, lines
 from tests.plugins.batches.batch_client import Batches, configuration, line
 
 
@@ -72,6 +73,29 @@ def test_errors_and_metadata_that_cannot_be_read_are_no_failure_of_the_server(
         assert (shown.status, shown.metadata) == ("completed", None)
         assert [each.code for each in shown.errors.data] == ["server_error"]
         assert [each.id for each in client.batches.list()] == [made.id]
+
+
+@pytest.mark.parametrize("kind", ["store", "begin_ending"])
+def test_a_batch_whose_results_could_not_be_written_for_a_moment_goes_on_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Its lease does not have to expire."""
+    monkeypatch.setattr("gateway_batches.runner._AGAIN_SECONDS", 0.1)
+    module = lines if kind == "store" else batches
+    write, troubles = getattr(module, kind), iter(range(2))
+
+    def troubled(*arguments: Any, **options: Any) -> Any:
+        if next(troubles, None) is not None:
+            raise sqlite3.OperationalError("disk I/O error")
+        return write(*arguments, **options)
+
+    monkeypatch.setattr(module, kind, troubled)
+    config = configuration(tmp_path / "files", apis={"batches": {"lease_seconds": 3600}})
+    with run_gateway(config, tmp_path) as gateway, gateway.client(api_key="key-ada") as client:
+        ada = Batches(client)
+        ended = ada.ended(ada.create([line("a"), line("b")]))
+        assert (ended.status, ended.request_counts.completed) == ("completed", 2)
+        assert next(troubles, None) is None
 
 
 @pytest.mark.slow
