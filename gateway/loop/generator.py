@@ -6,7 +6,7 @@ Shared by all APIs; the writer that is passed in decides what a delta becomes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -283,19 +283,18 @@ class Generator:
         )
         return budget.generate(model.engine, request, rendered.prefill)
 
-    async def run(
+    def run(
         self,
         generation: Generation,
         writer: GenerationWriter[OutT],
         sink: Sink[OutT],
-    ) -> None:
-        """Run the generation. Its output goes through `writer` to `sink`. Raises `GatewayError` if the engine fails,
-        after all its output was written."""
+    ) -> Awaitable[None]:
+        """Run the generation. Its output goes through `writer` to `sink`. Awaited at once; raises `GatewayError` if the
+        engine fails, after all its output was written."""
         if generation.refusal is not None:
-            await self._refuse(generation.refusal, writer, sink)
-            return
+            return self._refuse(generation.refusal, writer, sink)
         # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
-        await asyncio.create_task(self._run(generation, writer, sink))
+        return asyncio.create_task(self._run(generation, writer, sink))
 
     async def _refuse(
         self, refusal: PolicyRefusal, writer: GenerationWriter[OutT], sink: Sink[OutT]

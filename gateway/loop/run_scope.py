@@ -18,6 +18,7 @@ from gateway.runtime.callers import current_caller
 from gateway.runtime.limiter import AdmittedRequest
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
+from gateway.shared_timers import SharedTimer
 from gateway.wire.response import ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.loop.run_scope")
@@ -74,6 +75,8 @@ class RunScope:
         self._stopped_by: GatewayError | None = None
         self._task: asyncio.Task[object] | None = None
         """The task of the run while it can be stopped."""
+        self._seconds = 0.0
+        """Its time limit, from when it began."""
 
     @property
     def is_charged(self) -> bool:
@@ -205,15 +208,15 @@ class RunScope:
         """
         return _Stoppable(self)
 
-    def _begin(self) -> asyncio.TimerHandle:
+    def _begin(self) -> SharedTimer:
         self._task = asyncio.current_task()
-        seconds = self._services.settings.request_timeout
-        return asyncio.get_running_loop().call_later(seconds, self._expire, seconds)
+        self._seconds = self._services.settings.request_timeout
+        return self._services.timers.call_later(self._seconds, self._expire)
 
-    def _expire(self, seconds: float) -> None:
+    def _expire(self) -> None:
         self.stop(
             DeadlineExceeded(
-                f"{self._subject} took longer than {seconds:g} seconds, which is this server's limit."
+                f"{self._subject} took longer than {self._seconds:g} seconds, which is this server's limit."
             )
         )
 
@@ -312,7 +315,7 @@ class _Stoppable:
 
     def __init__(self, scope: RunScope) -> None:
         self._scope = scope
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: SharedTimer | None = None
 
     def __enter__(self) -> None:
         self._deadline = self._scope._begin()

@@ -277,6 +277,7 @@ class ResponseRun:
         attempts = self._attempts
         if attempts is not None and attempts.more:
             return self._any_attempt(attempts, sink, framed=framed)
+        self._attempts = None  # and with them the request
         request = None if self._first is None else self._first.request
         if not framed or self.plan.background or not self.model.may_refuse(request):
             return self._attempt(sink, sink, framed=framed)

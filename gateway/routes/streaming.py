@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -18,6 +18,7 @@ from gateway.responses.turns import Ready
 from gateway.routes.answers import SSE_HEADERS, answered_by, direct, error_answer, while_connected
 from gateway.routes.silence import SSE_COMMENT, Silence
 from gateway.runtime.services import Services
+from gateway.shared_timers import SharedTimer, SharedTimers
 from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
 from gateway.wire.events import SSE_DONE, TERMINAL, sse_frame
 
@@ -25,7 +26,16 @@ from gateway.wire.events import SSE_DONE, TERMINAL, sse_frame
 class StreamBody:
     """The body of a streamed answer. Its head leaves in one write with its first part."""
 
-    __slots__ = ("_beginning", "_headers", "_send", "_send_head", "_write_chunk", "silence")
+    __slots__ = (
+        "_beginning",
+        "_headers",
+        "_send",
+        "_send_head",
+        "_sending",
+        "_timer",
+        "_write_chunk",
+        "silence",
+    )
 
     def __init__(
         self, send_head: Send, send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]
@@ -38,6 +48,10 @@ class StreamBody:
         self._beginning = asyncio.Lock()
         self._write_chunk: Callable[[bytes], bool] | None = None
         """Set once the head is sent."""
+        self._timer: SharedTimer | None = None
+        """When the body begins by itself."""
+        self._sending: asyncio.Task[None] | None = None
+        """Sends the head of a body that has begun by itself."""
 
     @property
     def begun(self) -> bool:
@@ -58,35 +72,37 @@ class StreamBody:
         """Send the head before there is a part. Returns a function that writes a part, unless the client is slow to
         read; it returns whether it did, and costs less than `write`. Called first, if at all."""
         await self._start()
-        self._write_chunk = write_chunk = chunk_writer(self._send, self.silence)
-        return write_chunk
+        return self._begun()
 
     def write_comment(self, comment: bytes) -> bool:
         """Write a comment, unless the body has not begun or the client is slow to read. Returns whether it was written."""
         return self._write_chunk is not None and self._write_chunk(comment)
 
-    @asynccontextmanager
-    async def begun_after(
-        self, seconds: float, first_part: Callable[[], bytes]
-    ) -> AsyncIterator[None]:
-        """Within the context, the body begins with `first_part` if it has not begun after `seconds`. It is made then; if it
-        is empty, the body does not begin."""
-        sending: list[asyncio.Task[None]] = []
+    def begin_after(
+        self, timers: SharedTimers, seconds: float, first_part: Callable[[], bytes]
+    ) -> None:
+        """Begin the body with `first_part` if it has not begun after `seconds`, nor `begin_no_more` was awaited. It is made
+        then; if it is empty, the body does not begin."""
+        self._timer = timers.call_later(seconds, partial(self._begin_silent, first_part))
 
-        def begin() -> None:
-            if not self._beginning.locked() and not self.begun and (part := first_part()):
-                sending.append(asyncio.create_task(self._begin(part)))
+    def _begin_silent(self, first_part: Callable[[], bytes]) -> None:
+        self._timer = None
+        if not self._beginning.locked() and not self.begun and (part := first_part()):
+            self._sending = asyncio.create_task(self._begin(part))
 
-        timer = asyncio.get_running_loop().call_later(seconds, begin)
-        try:
-            yield
-        except asyncio.CancelledError:
-            for task in sending:
-                task.cancel()
-            raise
-        finally:
-            timer.cancel()
-            await asyncio.gather(*sending, return_exceptions=True)  # one at most
+    async def begin_no_more(self, *, cancel: bool = False) -> None:
+        """End what `begin_after` has begun: wait for what is being sent, or `cancel` that first."""
+        self._end_timer()
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            if cancel:
+                sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def end(self, part: bytes) -> None:
         """Send the last part."""
@@ -103,9 +119,14 @@ class StreamBody:
                         {"type": "http.response.body", "body": part, "more_body": True}
                     )
                 self.silence.wrote = True
-                self._write_chunk = chunk_writer(self._send, self.silence)
+                self._begun()
                 return
         await self.write(part)
+
+    def _begun(self) -> Callable[[bytes], bool]:
+        self._end_timer()
+        self._write_chunk = write_chunk = chunk_writer(self._send, self.silence)
+        return write_chunk
 
     async def _start(self) -> None:
         await self._send_head(
@@ -186,12 +207,20 @@ class StreamedAnswer(ABC):
         seconds = self._idle_seconds
         if seconds is None:
             seconds = self._services.config.server.ping_interval
+        timers = self._services.timers
+        body.silence.watch(timers, partial(self.keep_alive, body), seconds)
+        body.begin_after(
+            timers, min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS), self._silent_beginning
+        )
         try:
-            with body.silence.broken(lambda comment: self.keep_alive(body, comment), seconds):
-                async with body.begun_after(
-                    min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS), self._silent_beginning
-                ):
-                    last = await self.make(body)
+            try:
+                last = await self.make(body)
+            except asyncio.CancelledError:
+                await body.begin_no_more(cancel=True)
+                raise
+            finally:
+                body.silence.end()
+                await body.begin_no_more()
         except GatewayError as error:
             if not body.begun:
                 await self.refuse(error)(scope, receive, send)

@@ -54,6 +54,7 @@ from gateway.runtime.served_model import ServedModel
 from gateway.runtime.tool_probes import ToolProbes
 from gateway.runtime.unknown_parameters import UnknownParameters
 from gateway.runtime.usage_meter import UsageMeter
+from gateway.shared_timers import SharedTimers
 from gateway.shared_values import ProcessValues
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
@@ -208,6 +209,7 @@ class Services:
             per_connection=config.server.max_websocket_bytes,
             per_owner=config.server.max_owner_websocket_bytes,
         )
+        self.timers = SharedTimers()
         self.runs: set[Run] = set()
         self.run_history: RunHistory | None = None
         """The runs that have ended last; None if they are not kept."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from litestar.types import Receive
 
 from gateway.uvicorn_internals.fast_path import RequestResponseCycle
+from gateway.uvicorn_internals.light import LightEvent
 
 
 def on_disconnect(receive: Receive, leave: Callable[[], None]) -> Callable[[], None] | None:
@@ -25,7 +25,7 @@ def on_disconnect(receive: Receive, leave: Callable[[], None]) -> Callable[[], N
     ):
         return None
     event = cycle.message_event
-    cycle.message_event = _LeaveEvent(cycle, leave)
+    cycle.message_event = _LeaveEvent(cycle, leave)  # type: ignore[assignment]  # has the same methods
     cycle.flow.resume_reading()  # as in `receive`: a connection that is not read does not tell that it is closed
 
     def end() -> None:
@@ -36,8 +36,10 @@ def on_disconnect(receive: Receive, leave: Callable[[], None]) -> Callable[[], N
     return end
 
 
-class _LeaveEvent(asyncio.Event):
+class _LeaveEvent(LightEvent):
     """Stands in for the event that uvicorn sets when there is something to receive."""
+
+    __slots__ = ("_cycle", "_leave")
 
     def __init__(self, cycle: RequestResponseCycle, leave: Callable[[], None]) -> None:
         super().__init__()

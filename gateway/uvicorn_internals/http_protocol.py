@@ -10,6 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gateway.uvicorn_internals.client_certificates import tls_extension
 from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
+from gateway.uvicorn_internals.light import LightEvent, LightFlowControl, Pipeline
 
 MAX_HEAD: Final = 65_536
 """Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
@@ -30,35 +31,53 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     read. More connections than the server takes are answered with 503.
     """
 
-    _head = 0
-    """Bytes of the current head that the parser has reported."""
-    _unread = 0
-    """Bytes received since the parser last reported a part of a head or of a body. They include an unfinished header."""
-    _in_head = True
-    _begun = False
-    """Whether part of a head was received."""
-    _ended = False
-    _content = False
-    """Whether the piece that is being parsed has content of a body."""
-    _problem: tuple[int, str] | None = None
-    """The status and the message for a request that a callback has refused."""
-    _deadline: float | None = None
-    """Time by which the head, or the unread rest of a body, must be received. Applies only while no request runs."""
-    _active: RequestResponseCycle | None = None
-    """The request that is being answered. The parser may already be reading a later one (pipelining)."""
-    _tls: dict[object, object] | None = None
-    """The ASGI extension `tls`, if the client has a certificate."""
-    _last_words: bytes | None = None
-    """An error for what follows the requests that are still being answered."""
+    __slots__ = (
+        "_active",
+        "_begun",
+        "_content",
+        "_deadline",
+        "_ended",
+        "_head",
+        "_in_head",
+        "_last_words",
+        "_limits",
+        "_problem",
+        "_send_watch",
+        "_tls",
+        "_unread",
+    )
+    # With more than thirty attributes in one dictionary, each connection would have one of its own, which takes a KiB more.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
         self._send_watch = SendMonitor()
+        self._head = 0
+        """Bytes of the current head that the parser has reported."""
+        self._unread = 0
+        """Bytes received since the parser last reported a part of a head or of a body. They include an unfinished header."""
+        self._in_head = True
+        self._begun = False
+        """Whether part of a head was received."""
+        self._ended = False
+        self._content = False
+        """Whether the piece that is being parsed has content of a body."""
+        self._problem: tuple[int, str] | None = None
+        """The status and the message for a request that a callback has refused."""
+        self._deadline: float | None = None
+        """Time by which the head, or the unread rest of a body, must be received. Applies only while no request runs."""
+        self._active: RequestResponseCycle | None = None
+        """The request that is being answered. The parser may already be reading a later one (pipelining)."""
+        self._tls: dict[object, object] | None = None
+        """The ASGI extension `tls`, if the client has a certificate."""
+        self._last_words: bytes | None = None
+        """An error for what follows the requests that are still being answered."""
+        self.pipeline = Pipeline()  # type: ignore[assignment]  # as far as it is used, a deque
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
+        self.flow = LightFlowControl(transport)  # type: ignore[assignment]  # has the same methods
         if len(self.connections) > self._limits.most:
             self._limits.refused += 1
             self._end(raw_error(503, "This server has too many connections. Try again later."))
@@ -118,7 +137,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._unread = 0
         if not self.url.startswith(b"/"):
             self._read_target()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:  # a handshake of a WebSocket has none
+            self.cycle.message_event = LightEvent()  # type: ignore[assignment]  # has the same methods
         if len(self.pipeline) > MAX_PIPELINED:
             self._stop(400, f"More than {MAX_PIPELINED} requests wait on this connection. Wait for their answers.")  # fmt: skip
 
