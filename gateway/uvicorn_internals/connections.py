@@ -13,6 +13,7 @@ import msgspec
 import uvicorn
 
 from gateway.config import ServerConfig
+from gateway.uvicorn_internals.starts import RequestStarts
 
 logger = logging.getLogger("gateway.uvicorn_internals.connections")
 
@@ -48,6 +49,7 @@ class Connections:
         self.body_timeout = config.body_timeout
         self.send_timeout = config.send_timeout
         self.most = _connection_limit(config.max_connections)
+        self.starts = RequestStarts()
         self.refused = 0
         """Connections refused since the last check, because there were too many."""
         self._last = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 import httptools
@@ -210,7 +211,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        super()._start_asgi_task(cycle, app)
+        self._limits.starts.begin(partial(super()._start_asgi_task, cycle, app))
 
     def _read_target(self) -> None:
         """A target in absolute form has its own host, which stands for that of the header (RFC 9112, 3.2.2)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 from msgspec import UNSET
 
 from gateway.assembly.item_builders.announced import Announced
@@ -19,13 +21,13 @@ class ReasoningBuilder(ItemBuilder):
         self.encrypted: str | None = None
         """What the engine encrypted itself."""
         self._seal = seal
-        self._text: list[str] = []
+        self._text = StringIO()
 
     def write(self, text: str) -> None:
-        self._text.append(text)
+        self._text.write(text)
 
     def close(self, status: EndStatus) -> items.Reasoning:
-        text = "".join(self._text)
+        text = self._text.getvalue()
         return items.Reasoning(
             id=self.id,
             summary=self._summary(text),
@@ -66,7 +68,7 @@ class AnnouncedReasoning(Announced, ReasoningBuilder):
         )
 
     def write(self, text: str) -> None:
-        self._text.append(text)
+        self._text.write(text)
         writer = self.events
         writer.out.append(
             events.ReasoningTextDelta(
@@ -91,7 +93,7 @@ class AnnouncedReasoning(Announced, ReasoningBuilder):
                     delta="",
                 )
             )
-        self._text.append(text)
+        self._text.write(text)
         return frame.encode(self.events.next(), text)
 
     def close(self, status: EndStatus) -> items.Reasoning:

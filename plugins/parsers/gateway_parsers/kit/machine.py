@@ -37,6 +37,43 @@ class Machine:
     emitted as it arrives.
     """
 
+    __slots__ = (
+        "_active",
+        "_after_markup",
+        "_bare",
+        "_break",
+        "_ended_by_call",
+        "_fast_path",
+        "_fed",
+        "_framed",
+        "_gap",
+        "_held",
+        "_in_line",
+        "_last",
+        "_limited",
+        "_malformed_call",
+        "_marker",
+        "_meter",
+        "_out",
+        "_plain",
+        "_position",
+        "_possible_call",
+        "_quoted",
+        "_reader",
+        "_reasoning",
+        "_sets",
+        "_spaces",
+        "_spaces_length",
+        "_spec",
+        "_syntax",
+        "_tools",
+        "_unclosed_call",
+        "_verbatim",
+        "reasoning_tokens",
+        "recoveries",
+    )
+    # So many attributes would take a KiB and a half in a dictionary, which each token goes through.
+
     def __init__(self, spec: FormatSpec, sets: ActiveMarkers, context: ParserContext) -> None:
         start = context.tail
         if start == "unknown":
