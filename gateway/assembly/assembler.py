@@ -65,8 +65,8 @@ class ResponseAssembler:
 
         `aligner` is given if log probabilities were requested, `seal` if reasoning items carry `encrypted_content`.
         `include` is the request's; None includes everything. `known` are earlier calls, whose sources may be cited.
-        `summarizes`: emit reasoning also as a summary. `quiet`: the events of items are not read, so items are built
-        without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
+        `summarizes`: emit reasoning also as a summary. `quiet`: the events are not read, so the response is
+        built without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
         """
         self.response = response
         self._events = EventCollector()
@@ -86,6 +86,7 @@ class ResponseAssembler:
         self._new_id = new_id
         self._clock = clock
         self._aligner = aligner
+        self._quiet = quiet
         self._gathers = quiet and aligner is None
         self._compaction: AnnouncedCompaction | None = None
         self._ended = False
@@ -95,9 +96,11 @@ class ResponseAssembler:
     # Life cycle of the response.
 
     def start(self, status: Literal["queued", "in_progress"] = "in_progress") -> EventList:
-        """Start the response: `response.created` and its first status event."""
+        """Start the response: `response.created` and its first status event. No events in quiet mode."""
         self.started = True
         self.response.status = status
+        if self._quiet:
+            return []
         first = snapshot(self.response)
         out: EventList = [events.ResponseCreated(sequence_number=self._next(), response=first)]
         if status == "queued":

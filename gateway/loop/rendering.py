@@ -10,7 +10,7 @@ from gateway.errors import renamed_params
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import IsolatingRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
-from gateway.wire.content import InputText, OutputText, text_of
+from gateway.wire.content import TEXTS, text_of
 
 IN_THREAD = 200_000
 """Conversation size, in characters, above which rendering and tokenizing run in a thread."""
@@ -55,7 +55,7 @@ def _size_of(turn: Turn) -> int:
         match item:
             case items.Message(content=content):
                 for said in content:
-                    if isinstance(said, InputText | OutputText):
+                    if isinstance(said, TEXTS):
                         size += len(said.text)
             case items.Reasoning(content=list(parts)):
                 size += sum(len(part.text) for part in parts)

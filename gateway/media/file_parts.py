@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from gateway.errors import ParamPath
 from gateway.protocols import Media, MediaSource
 from gateway.protocols.media import media_source
-from gateway.wire.content import InputFile, InputImage, InputText, MessageContent, OutputText
+from gateway.wire.content import TEXTS, InputFile, InputImage, InputText, MessageContent
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
 
 _LONGEST_NAME: Final = 200
@@ -86,7 +86,7 @@ def file_parts(items: Sequence[Item]) -> Iterator[DocumentPart]:
         if (
             isinstance(item, Message)
             and len(item.content) == 1
-            and isinstance(item.content[0], InputText | OutputText)
+            and isinstance(item.content[0], TEXTS)
         ):
             continue  # as most are
         field, content = content_of(item)

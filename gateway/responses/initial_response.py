@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,11 @@ from gateway.wire.request import ResponseRequest
 from gateway.wire.response import ConversationReference, Response
 from gateway.wire.text import TextConfig
 from gateway.wire.tools import Tool
+
+_RETENTIONS: Mapping[str | None, Literal["in_memory", "24h"] | UnsetType] = {
+    None: UNSET, "24h": "24h", "in_memory": "in_memory", "in-memory": "in_memory",
+}  # fmt: skip
+"""As shown, for each value that a request may have."""
 
 
 def initial_response(
@@ -59,7 +65,7 @@ def initial_response(
         truncation=request.truncation or "disabled",
         user=request.user,
         prompt=UNSET if prompt is None else prompt.shown,
-        prompt_cache_retention=_retention(request),
+        prompt_cache_retention=_RETENTIONS[request.prompt_cache_retention],
         prompt_cache_options=(
             UNSET
             if request.prompt_cache_options is None
@@ -70,13 +76,3 @@ def initial_response(
 
 def _present(options: JsonObject) -> JsonObject:
     return {name: value for name, value in options.items() if value is not None}
-
-
-def _retention(request: ResponseRequest) -> Literal["in_memory", "24h"] | UnsetType:
-    match request.prompt_cache_retention:
-        case None:
-            return UNSET
-        case "24h":
-            return "24h"
-        case _:
-            return "in_memory"

@@ -236,7 +236,8 @@ class ResponseRun:
                     if not self.refused:
                         if self._held is not None:
                             await self._held.release()
-                        await sink([*self._unsent, *closing, self._assembler.terminal()])
+                        if not self._quiet:
+                            await sink([*self._unsent, *closing, self._assembler.terminal()])
         finally:
             if self.scope.is_charged:  # where it was not reported
                 self.scope.settle(self._usage().total_tokens)
@@ -328,8 +329,8 @@ class ResponseRun:
                 assembler.resume(OPENING)
             elif plan.background:
                 await common(assembler.start("queued"))
-            else:
-                await sink(assembler.start("in_progress"))
+            elif opening := assembler.start("in_progress"):
+                await sink(opening)
             if scope.cancelled:
                 return assembler.cancel(self._usage())
             async with scope.turn:

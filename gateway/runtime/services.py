@@ -444,7 +444,8 @@ class Services:
                 f"The model '{name}' does not exist here, or this API key may not use it. Models: {names}.",
                 param="model",
             )
-        found = self.models.get(name) or self.models.get(self.aliases.get(name, ""))
+        models = self.slots.models
+        found = models.get(name) or models.get(self.aliases.get(name, ""))
         if found is not None:
             return found
         slot, names = self.slots.find(name), ", ".join(self._names(None)) or "none"

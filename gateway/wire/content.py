@@ -147,13 +147,14 @@ OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
 """Parts that have `response.content_part.added` and `.done` events."""
 
 
-_TEXTS = (InputText, OutputText)
+TEXTS = (InputText, OutputText)
+"""The parts that are text."""
 
 
 def text_of(parts: str | Sequence[MessageContent]) -> str:
     """The concatenated text of a message's or a tool output's parts."""
     if isinstance(parts, str):
         return parts
-    if len(parts) == 1 and isinstance(only := parts[0], _TEXTS):
+    if len(parts) == 1 and isinstance(only := parts[0], TEXTS):
         return only.text
-    return "".join([part.text for part in parts if isinstance(part, _TEXTS)])
+    return "".join([part.text for part in parts if isinstance(part, TEXTS)])
