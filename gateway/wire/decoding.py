@@ -6,6 +6,7 @@ and send them back. In free-form JSON (schemas, arguments) nulls are kept.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
@@ -45,8 +46,10 @@ _FREE_FORM = frozenset(
 def decode_json(body: bytes) -> Any:
     """Decode plain JSON. Raises `InvalidRequest` for anything that is not JSON in UTF-8, or is nested too deeply.
 
-    Lone surrogates (escaped or not), NaN and infinities are rejected here, so that all text can be encoded again.
+    Lone surrogates (escaped or not), NaN and infinities are rejected here, so that all text can be encoded again. A byte
+    order mark, which some clients on Windows send, is ignored.
     """
+    body = body.removeprefix(BOM_UTF8)
     if not body.strip():
         raise InvalidRequest("The request body is empty. Send a JSON object.", code="invalid_json")
     if len(body) > MAX_VALUES and body.count(b",") > MAX_VALUES:
@@ -63,6 +66,10 @@ def decode_json(body: bytes) -> Any:
     except RecursionError:
         raise _nested_too_deeply() from None
     except msgspec.MsgspecError as error:
+        if body.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise InvalidRequest(
+                "The request body is UTF-16. Send JSON in UTF-8.", code="invalid_json"
+            ) from None
         raise InvalidRequest(
             f"We could not parse the JSON body of your request: {error}.", code="invalid_json"
         ) from None

@@ -163,6 +163,15 @@ def test_nul_bytes_in_text_are_text(http: httpx.Client) -> None:
     assert answer.json()["output"][0]["content"][0]["text"] == "a\x00b"
 
 
+def test_a_byte_order_mark_is_ignored(http: httpx.Client) -> None:
+    def sent(encoding: str) -> httpx.Response:
+        headers = {"content-type": "application/json"}
+        return http.post("/v1/responses", content=json.dumps(OK).encode(encoding), headers=headers)
+
+    assert sent("utf-8-sig").status_code == 200
+    assert "UTF-16" in envelope(sent("utf-16"))["message"]
+
+
 @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip"])
 def test_other_codings_of_bodies_are_refused_unread(http: httpx.Client, encoding: str) -> None:
     headers = {"content-type": "application/json", "content-encoding": encoding}

@@ -323,7 +323,7 @@ HOSTILE = {
     "a lone low surrogate": rb'{"input": "\udc00 and more"}',
     "a surrogate as key": rb'{"\ud800": 1, "input": "x"}',
     "a surrogate in a tool": rb'{"input": "x", "tools": [{"type": "function", "name": "f", "description": "\udfff!"}]}',
-    "a byte order mark": b'\xef\xbb\xbf{"input": "x"}',
+    "two byte order marks": b'\xef\xbb\xbf\xef\xbb\xbf{"input": "x"}',
     "NaN": b'{"input": "x", "temperature": NaN}',
     "infinity": b'{"input": "x", "temperature": Infinity}',
     "a huge float": b'{"input": "x", "temperature": 1e999}',
