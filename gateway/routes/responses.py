@@ -34,6 +34,8 @@ from gateway.wire.listing import Deleted
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import InputTokens
 
+_LAST_EVENT = 2**31 - 2
+"""A number that no event reaches."""
 _RETRIEVED_BY = ("stream", "starting_after", "include_obfuscation")
 
 
@@ -104,7 +106,7 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
         )
     after = query.get("starting_after", "-1")
     try:
-        number = int(after)
+        number = max(-1, min(int(after), _LAST_EVENT))  # databases have no number for every integer
     except ValueError:
         raise InvalidRequest(
             f"starting_after is the sequence number of an event, and '{after}' is not a whole number.",
