@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -26,11 +24,13 @@ import uvloop
 from aiohttp import web
 
 from benchmarks.null_engine import Ticker
+from benchmarks.processes import wait_until_open
 from benchmarks.run import ROOT, Case, Row, Server, measure, median
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
+from gateway.testing.redis_process import free_port
 from gateway.wire.events import OutputTextDelta, sse_frame
 
 INTERVAL = 0.05
@@ -240,14 +240,6 @@ def gateway(port: int, upstream_port: int, *, messages: bool = False) -> None:
     run(config, load_plugins(config.plugins))
 
 
-def free_port() -> int:
-    """An unused port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def serving(role: str, upstream_port: int = 0) -> Iterator[Server]:
     """Run a process in one of the roles; stop it at the end."""
@@ -258,14 +250,7 @@ def serving(role: str, upstream_port: int = 0) -> Iterator[Server]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            raise RuntimeError(f"the {role} did not start")
+        wait_until_open(port, role)
         yield Server(role, port, process)
     finally:
         process.terminate()

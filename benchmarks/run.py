@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.load import Result
+from benchmarks.processes import wait_until_open
+from gateway.testing.redis_process import free_port
 
 ROOT = Path(__file__).parent.parent
 
@@ -59,23 +60,14 @@ class Server:
 @contextmanager
 def serving(kind: str) -> Iterator[Server]:
     """Run a server of `kind` (`floor` or `gateway`) on a free port; stop it at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.serve", kind, str(port)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
     )
     try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            raise RuntimeError(f"the {kind} server did not start")
+        wait_until_open(port, f"{kind} server")
         yield Server(kind, port, process)
     finally:
         process.terminate()

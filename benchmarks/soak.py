@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from benchmarks import null_engine
+from benchmarks.processes import wait_until_open
 from benchmarks.run import ROOT, Server
-from benchmarks.store import wait_until_open
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
@@ -87,7 +87,7 @@ def soak(store: str, responses: int) -> bool:
         )
         server = Server(store, port, process)
         try:
-            wait_until_open(port)
+            wait_until_open(port, "gateway")
             begin = time.monotonic()
             for sample in range(SAMPLES):
                 asyncio.run(load(port, responses // SAMPLES))

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ import uvloop
 
 from benchmarks import null_engine
 from benchmarks.load import Client, http_request
+from benchmarks.processes import wait_until_open
 from benchmarks.run import ROOT, Server
 from benchmarks.serve import INTERVAL_MS
 from gateway.config import Config, ModelConfig, ServerConfig
@@ -107,23 +106,11 @@ def serving(store: str, address: str) -> Iterator[Server]:
     )
     server = Server(store, port, process)
     try:
-        wait_until_open(port)
+        wait_until_open(port, "gateway")
         yield server
     finally:
         process.terminate()
         process.wait()
-
-
-def wait_until_open(port: int) -> None:
-    """Return when the port accepts connections."""
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise RuntimeError("the gateway did not start")
 
 
 def measure(

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.load import Result
+from benchmarks.processes import wait_until_open
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """
@@ -103,14 +104,7 @@ def serving(process: str, workers: int) -> Iterator[tuple[int, int]]:
             stdout=subprocess.DEVNULL,
         )
         try:
-            for _ in range(300):
-                try:
-                    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            else:
-                raise RuntimeError("the server did not start")
+            wait_until_open(port, "server")
             yield server.pid, port
         finally:
             server.terminate()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import mul
 
 from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway.checks.pooled_checks import adapters_are_known, after_cancelling
 from gateway.errors import InvalidRequest
 from gateway.protocols import EmbeddingEngine, EmbeddingInput, EmbeddingRequest, EmbeddingResult
 
@@ -167,15 +168,11 @@ async def what_cannot_be_embedded_is_refused(probe: Probe) -> None:
 
 
 async def cancelling_aborts_embedding(probe: Probe) -> None:
-    """Cancels before and during the request. Without aborts, the last request would have to wait."""
+    """Cancels before and during the request. The next one is answered."""
     inputs = inputs_of(probe, TEXTS) * 20
-    async with asyncio.timeout(probe.time_limit):
-        for pause in (0.0, 0.0, 0.001, 0.01, 0.01):
-            task = asyncio.create_task(embed(probe, inputs))
-            await asyncio.sleep(pause)
-            task.cancel()
-            await asyncio.wait([task])
-        result = await embed(probe, inputs[:1])
+    result = await after_cancelling(
+        probe, lambda: embed(probe, inputs), lambda: embed(probe, inputs[:1])
+    )
     require(len(result.vectors) == 1, "the next request was not answered")
     await probe.engine.health()
 
@@ -183,13 +180,5 @@ async def cancelling_aborts_embedding(probe: Probe) -> None:
 async def adapters_embed(probe: Probe) -> None:
     """Each adapter embeds under its name; an unknown name is rejected."""
     embedder(probe)
-    probe.needs("adapters")
     inputs = inputs_of(probe, TEXTS[:1])
-    for name in probe.engine.info.adapters:
-        await embed(probe, inputs, adapter=name)
-    try:
-        await embed(probe, inputs, adapter="no-such-adapter")
-    except InvalidRequest as error:
-        require(error.param == "model", f"a missing adapter is at model, not at {error.param}")
-    else:
-        raise GuaranteeViolated("it took an adapter that is not there")
+    await adapters_are_known(probe, lambda name: embed(probe, inputs, adapter=name))

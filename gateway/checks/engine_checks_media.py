@@ -93,7 +93,7 @@ async def images_are_in_order(probe: Probe) -> None:
 
 
 async def images_are_counted(probe: Probe) -> None:
-    """`count` is what the first or last output says, and images count."""
+    """`count` returns the prompt tokens that the outputs report, and images add to it."""
     engine, request = probe.engine, _request(probe, _RED)
     assert isinstance(request.prompt, TokensPrompt)
     require(isinstance(engine, CountingEngine), "it takes images, and is no CountingEngine")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 
 from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway.checks.pooled_checks import adapters_are_known, after_cancelling
 from gateway.errors import InvalidRequest
 from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, TextPair
 
@@ -145,15 +146,11 @@ async def texts_are_truncated(probe: Probe) -> None:
 
 
 async def cancelling_aborts_scoring(probe: Probe) -> None:
-    """Cancels before and during the request. Without aborts, the last request would have to wait."""
+    """Cancels before and during the request. The next one is answered."""
     pairs = list(PAIRS) * 20
-    async with asyncio.timeout(probe.time_limit):
-        for pause in (0.0, 0.0, 0.001, 0.01, 0.01):
-            task = asyncio.create_task(score(probe, pairs))
-            await asyncio.sleep(pause)
-            task.cancel()
-            await asyncio.wait([task])
-        result = await score(probe, pairs[:1])
+    result = await after_cancelling(
+        probe, lambda: score(probe, pairs), lambda: score(probe, pairs[:1])
+    )
     require(len(result.scores) == 1, "the next request was not answered")
     await probe.engine.health()
 
@@ -161,12 +158,4 @@ async def cancelling_aborts_scoring(probe: Probe) -> None:
 async def adapters_score(probe: Probe) -> None:
     """Each adapter scores under its name; an unknown name is rejected."""
     scorer(probe)
-    probe.needs("adapters")
-    for name in probe.engine.info.adapters:
-        await score(probe, PAIRS[:1], adapter=name)
-    try:
-        await score(probe, PAIRS[:1], adapter="no-such-adapter")
-    except InvalidRequest as error:
-        require(error.param == "model", f"a missing adapter is at model, not at {error.param}")
-    else:
-        raise GuaranteeViolated("it took an adapter that is not there")
+    await adapters_are_known(probe, lambda name: score(probe, PAIRS[:1], adapter=name))

@@ -275,14 +275,14 @@ def error_of(failure: WireError) -> GatewayError:
 
 
 class Start(Struct, array_like=True, tag=1):
-    """Generate. Answered by pieces of `stream`."""
+    """Start a generation. Its output is sent as pieces with the number `stream`."""
 
     stream: int
     request: WireRequest
 
 
 class Cancel(Struct, array_like=True, tag=2):
-    """End a stream or a call, which is not answered any more."""
+    """Cancel a generation or a call. Nothing more is sent for it."""
 
     number: int
 
@@ -302,7 +302,7 @@ FromServer: TypeAlias = Start | Cancel | MethodCall
 
 
 class Outputs(Struct, array_like=True, tag=1):
-    """What is ready, of any number of streams."""
+    """The pieces that are ready, of any number of generations."""
 
     pieces: list[Piece]
 

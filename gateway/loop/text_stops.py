@@ -16,7 +16,8 @@ from gateway.protocols import FinishReason
 
 
 class TextStops:
-    """Filters the deltas of one generation. The result depends on the text, not on how it was chunked."""
+    """Searches the text of one generation for stop strings, and ends it there. The result depends on the text, not on how it
+    was divided into deltas."""
 
     def __init__(
         self, stops: Sequence[str], *, included: bool, aligner: LogprobAligner | None = None

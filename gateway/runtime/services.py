@@ -331,10 +331,6 @@ class Services:
             return whole
         return permitted_to(principal, name, config, self.tool_tables, whole)
 
-    def visible_models(self) -> list[ServedModel]:
-        """The loaded models that the current request's principal may use."""
-        return [model for model in self.models.values() if self.may_use(model.name)]
-
     def visible_slots(self) -> list[ModelSlot]:
         """The models, loaded or not, that the current request's principal may use."""
         return [slot for slot in self.slots.slots.values() if any(map(self.may_use, slot.names))]

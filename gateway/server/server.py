@@ -328,8 +328,8 @@ def findable(file: Path) -> AbstractContextManager[None]:
 
 
 def check_address(config: Config) -> None:
-    """Raise `ConfigurationError` if a server could not listen on the configured address or path. Disturbs no server that
-    does."""
+    """Raise `ConfigurationError` if a server could not listen on the configured address or path. A server
+    that listens there already is not disturbed."""
     path = config.server.unix_socket
     if path is None or os.name != "posix":
         with bound(config):

@@ -154,7 +154,7 @@ class CallHistory:
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON, in the form that models are used to."""
+    """`value` as JSON with spaces after commas and colons, as models know it."""
     return json.dumps(value, ensure_ascii=False)
 
 

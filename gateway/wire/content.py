@@ -136,8 +136,6 @@ class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screen
     detail: ImageDetail | UnsetType = UNSET
 
 
-InputContent: TypeAlias = InputText | InputImage | InputFile | InputAudio
-"""Parts of user, system and developer messages."""
 OutputContent: TypeAlias = OutputText | Refusal
 """Parts of assistant messages."""
 MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal

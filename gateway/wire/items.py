@@ -549,11 +549,6 @@ ID_PREFIXES: dict[type[Item], str] = {
 """The id prefix of each item type. A reference has no id of its own."""
 
 
-def item_id_prefix(item: Item | type[Item]) -> str:
-    """The id prefix of this item's type; empty for a reference, whose id is the other item's."""
-    return ID_PREFIXES.get(item if isinstance(item, type) else type(item), "")
-
-
 def item_id(item: Item) -> str:
     """The item's id; empty if it has none yet."""
     return item.id

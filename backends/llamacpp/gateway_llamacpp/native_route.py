@@ -16,8 +16,8 @@ _LONGEST = 64 * 2**20
 class NativeRoute:
     """A `NativeServer` whose completions go through the HTTP route.
 
-    With a projector, llama.cpp's in-process call takes neither token ids nor images: it is the route in OpenAI's form,
-    which then wants a string. The native route takes both. Its chunks are passed on in the form of the in-process call.
+    For models that see, llama.cpp's in-process call takes neither token ids nor images, because it then expects OpenAI's
+    form of a request. The native route takes both. Its chunks are passed on in the form of the in-process call.
     """
 
     def __init__(self, server: NativeServer, key: str) -> None:

@@ -35,13 +35,13 @@ class Chars(Struct, frozen=True):
 
 
 class Concat(Struct, frozen=True):
-    """A sequence."""
+    """Expressions that match one after another."""
 
     parts: tuple[Node, ...]
 
 
 class Alternation(Struct, frozen=True):
-    """An alternation."""
+    """Expressions of which one matches."""
 
     options: tuple[Node, ...]
 

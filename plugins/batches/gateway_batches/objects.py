@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -21,9 +21,6 @@ Status: TypeAlias = Literal[
 ]
 Ending: TypeAlias = Literal["completed", "failed", "expired", "cancelled"]
 """The statuses of batches that have ended."""
-
-ACTIVE: Final = ("validating", "in_progress", "finalizing", "cancelling")
-"""The statuses of batches that have not."""
 
 
 class BatchError(Value, frozen=True, kw_only=True):

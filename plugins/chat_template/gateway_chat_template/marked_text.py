@@ -281,7 +281,7 @@ def concat(strings: Iterable[str]) -> str:
 
 
 def joined(separator: str, strings: Iterable[str]) -> str:
-    """`separator.join(strings)`."""
+    """`separator.join(strings)`; each part keeps its origin."""
     strings = list(strings)
     str.join("", strings)  # raises what `join` raises for values that are not strings
     if len(strings) < 2:
@@ -291,7 +291,7 @@ def joined(separator: str, strings: Iterable[str]) -> str:
 
 
 def replaced(text: str, old: str, new: str, count: SupportsIndex = -1) -> str:
-    """`text.replace(old, new, count)`."""
+    """`text.replace(old, new, count)`; what remains of `text` keeps its origin."""
     result = str.replace(text, old, new, count)
     if not isinstance(text, MarkedText) and not isinstance(new, MarkedText):
         return result

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 
 class LuaScript:
-    """A file of `lua/`, and the digest by which Redis knows it once it was run."""
+    """A script in `lua/`, with its SHA-1 digest, by which Redis runs a script that it has cached."""
 
     __slots__ = ("digest", "source")
 

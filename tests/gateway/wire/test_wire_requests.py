@@ -617,7 +617,7 @@ def test_ids_are_given_once() -> None:
 
     for cls in items.ITEMS.values():
         if cls is not items.ItemReference:
-            assert items.item_id_prefix(cls).endswith("_"), cls
+            assert items.ID_PREFIXES[cls].endswith("_"), cls
     (sent,) = items.decode_items([{"role": "user", "content": "hi"}])
     named = items.with_id(sent, new_id)
     assert (items.item_id(sent), items.item_id(named)) == ("", "msg_0")
