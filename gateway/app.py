@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from litestar import Litestar, Request, Response
@@ -15,32 +14,18 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Message, Scope
 
-from gateway.config import Config, ServerConfig
-from gateway.engine_process.starting import EngineProcesses, EngineStarter, HostSettings
+from gateway.config import Config
 from gateway.errors import (
     AuthenticationError,
-    ConfigurationError,
     GatewayError,
     InvalidRequest,
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
-    StoreUnavailable,
 )
-from gateway.media.file_reader import FileReader
-from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
-from gateway.protocols import (
-    LimitCounters,
-    ResponseStore,
-    StoredResponse,
-    UsageCounters,
-)
 from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
-from gateway.responses.background import BackgroundRuns
-from gateway.responses.rerun import recreate_run
-from gateway.responses.run import ResponseRun
 from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
 from gateway.routes.api_description import openapi
@@ -93,23 +78,9 @@ from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
 from gateway.routes.usage import completions_usage, costs, embeddings_usage
 from gateway.routes.websocket import refuse_handshake, responses_socket
-from gateway.runtime.access import Authenticator, check_access, principal_of
 from gateway.runtime.callers import Caller, called_by
-from gateway.runtime.keys import WatchedKeysFile
-from gateway.runtime.limiter import Limiter
-from gateway.runtime.routing import Routes, Routing
-from gateway.runtime.sealing import Sealer
-from gateway.runtime.services import NamedApi, RunSettings, Services
-from gateway.runtime.stored_keys import WatchedStoredKeys
-from gateway.runtime.usage_meter import UsageMeter
-from gateway.shared_values import ProcessValues
-from gateway.startup.model_serving import EngineUse, check_routes, open_models
-from gateway.startup.plugin_list import list_plugins
-from gateway.startup.plugin_services import GivenServices
-from gateway.startup.reloading import Reloader
-from gateway.startup.selection import needed, select
-from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
-from gateway.tools.approvals import Approvals
+from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 from gateway.uvicorn_internals.fast_path import unchunked
 from gateway.wire.ids import new_id
 from gateway.wire.response import error_body
@@ -335,198 +306,6 @@ def _app(
     )
     app.guard = RequestGuard(config.server, cors)
     return app
-
-
-async def open_services(
-    config: Config,
-    plugins: PluginSet,
-    stack: AsyncExitStack,
-    starter: EngineStarter | None = None,
-) -> Services:
-    """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`.
-
-    `starter` starts the processes of engines; by default this process does, and they end with `stack`.
-    """
-    check_access(config.server, authenticated=bool(config.authenticators))
-    selection = select(config, plugins)
-    authenticator = await _authenticator(config.server, stack)
-    authenticator.ask_first(
-        [
-            await stack.enter_async_context(offer.make(own_config))
-            for offer, own_config in selection.authenticators
-        ]
-    )
-    sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
-    metrics = Metrics()
-    # Last of all, because closing may still count. Other workers continue to show what this one has counted.
-    stack.callback(metrics.refresh)
-    tracer = plugins.hook.gateway_open_tracer()
-    if tracer is not None:
-        tracer = await stack.enter_async_context(tracer)
-    store = background = None
-    # Before loading any weights: an unavailable store stops the start at once.
-    if selection.store is not None:
-        offer, store_config = selection.store
-        store = await stack.enter_async_context(offer.make(store_config))
-        if config.server.stored_keys:
-            await _watch_stored_keys(store, authenticator, stack)
-    approvals = await Approvals.create(
-        config.server.reasoning_keys,
-        ProcessValues() if store is None else store,
-        lifetime=config.server.approval_lifetime,
-    )
-    resources = {
-        offer.name: await stack.enter_async_context(offer.make(resource_config))
-        for offer, resource_config in selection.resources
-    }
-    if starter is None:
-        server = config.server
-        starter = EngineProcesses(
-            HostSettings(log_level=server.log_level, log_format=server.log_format)
-        )
-        stack.push_async_callback(starter.close)
-    use = EngineUse(starter=starter, plugins=config.plugins, shared=config.server.workers > 1)
-    slots = await open_models(config, selection, metrics, lambda: authenticator.several, use, stack)
-
-    async def _recreate_run(record: StoredResponse) -> ResponseRun:
-        return await recreate_run(record, services)
-
-    if store is not None:
-        again = _recreate_run if config.server.rerun_lost else None
-        background = BackgroundRuns(
-            store,
-            lease_seconds=config.server.lease_seconds,
-            max_bytes=config.server.max_background_bytes,
-            recreate_run=again,
-            conversation_bounds=lambda: services.conversation_bounds,
-        )
-        metrics.watch_background(background)
-    apis = [
-        NamedApi(
-            offer.name,
-            await stack.enter_async_context(offer.make(api_config, **needed(offer, resources))),
-        )
-        for offer, api_config in selection.apis
-    ]
-    tools = OpenTools(resources)
-    stack.push_async_callback(tools.close)
-    await tools.open_all(config, selection.tools)
-    tables = await tool_tables(config, tools.servers)
-    slots.offer_tools(offered_tools(config, tables))
-    routers = [
-        await stack.enter_async_context(offer.make(router_config))
-        for offer, router_config in selection.routers
-    ]
-    policies = [
-        await stack.enter_async_context(offer.make(policy_config))
-        for offer, policy_config in selection.policies
-    ]
-    check_routes(config, slots.slots.values())
-    services = Services(
-        config=config,
-        slots=slots,
-        store=store,
-        tool_tables=tables,
-        metrics=metrics,
-        settings=RunSettings(request_timeout=config.server.request_timeout),
-        hook=plugins.hook,
-        background=background,
-        authenticator=authenticator,
-        sealer=sealer,
-        approvals=approvals,
-        apis=apis,
-        tracer=tracer,
-        limiter=await _limiter(config.server, store, stack),
-        usage=await _usage(store, plugins, authenticator, stack),
-        documents=await stack.enter_async_context(FileReader(config.documents, config.media)),
-        routing=Routing(Routes(config.routes), routers),
-        plugins=list_plugins(plugins, config),
-        policies=policies,
-    )
-    given = GivenServices(services)
-    reloader = Reloader(services, plugins, tools, routers, use, given)
-    stack.push_async_callback(reloader.close)
-    services.reload = reloader.reload
-    await reloader.open_media()
-    stack.push_async_callback(given.close)
-    for name, plugin in (
-        *resources.items(),
-        *((each.name, each.api) for each in apis),
-        *tools.servers.items(),
-        *zip((offer.name for offer, _ in selection.routers), routers, strict=True),
-        *zip((offer.name for offer, _ in selection.policies), policies, strict=True),
-    ):
-        given.give(plugin, name)
-    # Last, so that background responses end before anything else is closed.
-    if background is not None:
-        await stack.enter_async_context(background.maintenance())
-    return services
-
-
-async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authenticator:
-    authenticator = Authenticator(
-        config.api_keys,
-        open_metrics=not isinstance(config.metrics, list),
-        local=config.local,
-        more_keys=config.keys_file is not None or config.stored_keys,
-    )
-    if config.keys_file is not None:
-        file = WatchedKeysFile(Path(config.keys_file), authenticator)
-        file.load()
-        await stack.enter_async_context(file.watched())
-    return authenticator
-
-
-async def _watch_stored_keys(
-    store: ResponseStore, authenticator: Authenticator, stack: AsyncExitStack
-) -> None:
-    if not store.shared:
-        raise ConfigurationError(
-            "server.stored_keys needs a store that `gateway key add` can reach, which a server's own memory is not: choose another "
-            "store, or use keys_file."
-        )
-    keys = WatchedStoredKeys(store, authenticator)
-    try:
-        await keys.load()
-    except StoreUnavailable as error:
-        raise ConfigurationError(f"The API keys cannot be read: {error.message}") from error
-    await stack.enter_async_context(keys.watched())
-
-
-async def _limiter(
-    config: ServerConfig, store: ResponseStore | None, stack: AsyncExitStack
-) -> Limiter:
-    counters = store if isinstance(store, LimitCounters) else None
-    limited = (
-        config.keys_file is not None
-        or config.stored_keys
-        or any(principal_of(key).limits.any for key in config.api_keys)
-    )
-    if counters is None and store is not None and store.shared and limited:
-        logger.warning(
-            "the store '%s' cannot count: limits of API keys hold for each process by itself",
-            config.store,
-        )
-    limiter = Limiter(
-        counters, timeout=config.limits_timeout, unavailable=config.limits_unavailable
-    )
-    await stack.enter_async_context(limiter.maintenance())
-    return limiter
-
-
-async def _usage(
-    store: ResponseStore | None,
-    plugins: PluginSet,
-    authenticator: Authenticator,
-    stack: AsyncExitStack,
-) -> UsageMeter:
-    meter = UsageMeter(
-        store if isinstance(store, UsageCounters) else None,
-        plugins.hook,
-        is_key=lambda name: authenticator.named(name) is not None,
-    )
-    await stack.enter_async_context(meter.maintenance())
-    return meter
 
 
 def _answer_exception(request: HttpRequest, exception: Exception) -> Response[bytes]:

@@ -19,7 +19,7 @@ from typing import Final
 import uvicorn
 from litestar import Litestar
 
-from gateway.app import app_of, open_services
+from gateway.app import app_of
 from gateway.config import Config
 from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
@@ -40,6 +40,7 @@ from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, term
 from gateway.server.stop_watchdog import end_in_time, ignore_further
 from gateway.server.worker_sockets import WorkerSockets
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
+from gateway.startup.service_opening import open_services
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.fast_path import plain_asgi
 from gateway.uvicorn_internals.fast_path_check import fast_path_problem

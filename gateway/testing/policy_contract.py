@@ -27,7 +27,7 @@ from gateway.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.reading import Block, blocks, check_grammar, cut
 from gateway.wire.common import encode
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 
 HOSTILE = (
     "",

@@ -25,7 +25,7 @@ from gateway.protocols import (
 )
 from gateway.testing.scripted import CONTROL_TOKENS, VISIBLE_TOKENS, ScriptedTokenizer
 from gateway.wire.common import encode
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 
 MakeRenderer: TypeAlias = Callable[[ModelContext], PromptRenderer]
 

@@ -12,11 +12,12 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from gateway.app import app_of, open_services
+from gateway.app import app_of
 from gateway.config import Config, load_config
 from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.services import Services
 from gateway.server.server import GatewayServer, address, bound, uvicorn_config
+from gateway.startup.service_opening import open_services
 
 START_SECONDS = 120.0
 """Time limit for opening the engines, in seconds."""

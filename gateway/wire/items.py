@@ -8,21 +8,17 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import ItemStatus, JsonObject, Phase, ReasoningEffort, Tagged, Value
 from gateway.wire.content import (
     ComputerScreenshot,
-    InputText,
     MessageContent,
     OutputContent,
-    OutputText,
     ReasoningText,
     SummaryText,
     ToolOutputContent,
     text_of,
 )
-from gateway.wire.decoding import convert, members, one_of
-from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
+from gateway.wire.decoding import members
 from gateway.wire.text import TextFormat
 from gateway.wire.tools import Tool
 
@@ -575,128 +571,6 @@ def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
 def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
     """The items of a request, each with an id. Ids sent by the client are kept."""
     return [with_id(item, new_id) for item in sent]
-
-
-# Decoding.
-
-_INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")
-_OUTPUT_PARTS = ("output_text", "refusal")
-_PARTS: dict[str, tuple[str, ...]] = {
-    "user": _INPUT_PARTS,
-    "system": _INPUT_PARTS,
-    "developer": _INPUT_PARTS,
-    "assistant": _OUTPUT_PARTS,
-}
-# Equivalent part types, which are renamed: `text` is from Chat Completions, and several SDKs send earlier assistant
-# messages back as `input_text`, which EasyInputMessage allows.
-_TEXTS = {"input_text": InputText, "output_text": OutputText}
-_SAME_PART = {
-    ("user", "text"): "input_text",
-    ("system", "text"): "input_text",
-    ("developer", "text"): "input_text",
-    ("assistant", "text"): "output_text",
-    ("assistant", "input_text"): "output_text",
-}
-
-
-def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
-    """Decode a request's items from plain JSON. A string is a single user message.
-
-    Lenient, as real clients require: a message or a reference may lack `type`; ids, statuses and annotations may be
-    missing or null; content may be a string. Raises `InvalidRequest` with the precise parameter. Linear.
-    """
-    if isinstance(raw, str):
-        return [Message(role="user", content=[InputText(text=raw)])]
-    if not isinstance(raw, list):
-        raise wrong_type(param, "one of a string or array of input items", raw)
-    check_length(raw, param)
-    decoded: list[Item] = []
-    for index, item in enumerate(raw):
-        try:
-            cls = ITEMS[item["type"]] if "type" in item else Message
-            decoded.append(
-                _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
-            )
-        except (KeyError, TypeError, msgspec.ValidationError):
-            decoded.append(decode_item(item, (*param, index)))
-    return decoded
-
-
-def decode_item(raw: Any, param: ParamPath) -> Item:
-    """Decode one item; see `decode_items`."""
-    if not isinstance(raw, dict):
-        raise wrong_type(param, "an object", raw)
-    if raw.get("type") is None:
-        if "role" in raw:
-            raw = {**raw, "type": "message"}
-        elif isinstance(raw.get("id"), str):
-            raw = {"type": "item_reference", "id": raw["id"]}
-    cls = one_of(ITEMS, raw, param)
-    if cls is Message:
-        return convert(_normal_message(raw, param), Message, param)
-    return convert(raw, cls, param)
-
-
-def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
-    """Fast path for the most common item. Raises for anything unusual, which is then decoded in the general way."""
-    content = raw["content"]
-    allowed = _PARTS[raw["role"]]
-    if type(content) is str:
-        if len(raw) == 2 + ("type" in raw):
-            return Message(role=raw["role"], content=[_TEXTS[allowed[0]](text=content)])
-        raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
-    else:
-        for part in content:
-            if part["type"] not in allowed:
-                return convert(_normal_message(raw, (*param, index)), Message, (*param, index))
-    return msgspec.convert(raw if "type" in raw else {**raw, "type": "message"}, Message)
-
-
-def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
-    """The message with `content` as a list of the part types that its role allows."""
-    role = raw.get("role")
-    if role is None:
-        raise missing((*param, "role"))
-    if not isinstance(role, str):
-        raise wrong_type((*param, "role"), "a string", role)
-    if role == "tool":
-        raise InvalidRequest(
-            "Invalid value for role: 'tool'. A tool's result is an item of its own here: "
-            '{"type": "function_call_output", "call_id": …, "output": …}.',
-            param=(*param, "role"),
-            code="invalid_value",
-        )
-    allowed = _PARTS.get(role)
-    if allowed is None:
-        raise not_among((*param, "role"), role, list(_PARTS))
-    content = raw.get("content")
-    if content is None:
-        raise missing((*param, "content"))
-    if isinstance(content, str):
-        return {**raw, "content": [{"type": allowed[0], "text": content}]}
-    if not isinstance(content, list):
-        raise wrong_type((*param, "content"), "one of an array of objects or string", content)
-    parts = [
-        _normal_part(part, role, allowed, (*param, "content", index))
-        for index, part in enumerate(content)
-    ]
-    return {**raw, "content": parts}
-
-
-def _normal_part(raw: Any, role: str, allowed: tuple[str, ...], param: ParamPath) -> Any:
-    if not isinstance(raw, dict):
-        raise wrong_type(param, "an object", raw)
-    kind = raw.get("type")
-    if kind is None:
-        raise missing((*param, "type"))
-    if not isinstance(kind, str):
-        raise wrong_type((*param, "type"), "a string", kind)
-    if kind in allowed:
-        return raw
-    same = _SAME_PART.get((role, kind))
-    if same is None:
-        raise not_among((*param, "type"), shortened(kind), list(allowed))
-    return {**raw, "type": same}
 
 
 # Constructors for items that the gateway writes.

@@ -13,7 +13,8 @@ from gateway.wire.content import InputFile, InputImage, InputText
 from gateway.wire.decoding import convert, decode_object, members, one_of
 from gateway.wire.field_errors import missing, shortened, wrong_type
 from gateway.wire.foreign_parameters import unknown_names
-from gateway.wire.items import Item, decode_items
+from gateway.wire.item_decoding import decode_items
+from gateway.wire.items import Item
 from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count

@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 import pytest
 from msgspec import Struct
 
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig
 from gateway.metrics import Metrics
 from gateway.plugins import load_plugins
 from gateway.runtime.admission import Admission
+from gateway.startup.service_opening import open_services
 
 pytestmark = pytest.mark.anyio
 

@@ -20,13 +20,13 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig
 from gateway.plugins import load_plugins
 from gateway.protocols import StoredResponse
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
+from gateway.startup.service_opening import open_services
 from gateway.testing.grammar import parse_sse
 from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import run_gateway

@@ -12,7 +12,7 @@ from mcp.types import CallToolResult
 
 from gateway.tools.earlier import earlier_calls
 from gateway.tools.output import cut, with_notes
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_mcp.content import result_of
 
 DATA = st.one_of(

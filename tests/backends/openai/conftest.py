@@ -17,7 +17,7 @@ from gateway.deltas import CallArgumentsDelta, ReasoningDelta, RefusalDelta, Tex
 from gateway.hookspecs import EngineContext, ModelContext
 from gateway.protocols import EngineOutput, EngineRequest, Turn
 from gateway.testing.server import RunningGateway, run_gateway
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.renderer import UpstreamRenderer
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from gateway.constraints import Grammar, OneOf, Regex
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.protocols import NamedTool, Sampling, TextFormat, ToolChoice, ToolDefinition, Turn
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 
 pytestmark = pytest.mark.anyio
 DATA = "data:image/png;base64,AAAA"

@@ -14,13 +14,13 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 import gateway_scripted
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import DeadlineExceeded, EngineError, GatewayError, ServerShuttingDown
 from gateway.loop.run_scope import RunScope
 from gateway.plugins import load_plugins
 from gateway.runtime.admission import Admission
 from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 
 pytestmark = pytest.mark.anyio
 

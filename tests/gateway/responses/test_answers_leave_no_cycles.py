@@ -15,9 +15,10 @@ import gateway_memory
 import gateway_messages
 import gateway_parsers
 import gateway_scripted
-from gateway.app import app_of, open_services
+from gateway.app import app_of
 from gateway.config import Config, ModelConfig
 from gateway.plugins import load_plugins
+from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
 
 INSTALLED = [

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.app import open_services
 from gateway.assembly.assembler import ResponseAssembler
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.deltas import TextDelta
@@ -21,6 +20,7 @@ from gateway.responses.ending import as_ending
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 from gateway.testing.store_records import message, record
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id

@@ -18,7 +18,6 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 from gateway import hookimpl
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig
 from gateway.errors import (
     EngineError,
@@ -33,6 +32,7 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
 from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer
 from gateway.testing.grammar import fold, parse_sse
 from gateway.tools.functions import functions

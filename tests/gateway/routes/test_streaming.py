@@ -17,7 +17,6 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 import gateway_scripted
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import EngineError, GatewayError
 from gateway.loop.choices import ByteSink
@@ -26,6 +25,7 @@ from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
 from gateway.routes.streaming import StreamBody, StreamedAnswer
 from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.protocols import CallRecord
 from gateway.tools.call_history import NOT_STORED, CallHistory
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 
 
 class Written(CallHistory):

@@ -24,7 +24,7 @@ from gateway.protocols import (
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.call_history import NOT_STORED
 from gateway.tools.earlier import earlier_calls
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway.wire.tools import WebSearchTool
 
 SENT: Any = [

@@ -22,7 +22,8 @@ from gateway.errors import InvalidRequest
 from gateway.wire import content, events, items, listing, response, text, tools
 from gateway.wire.common import Tagged, encode, type_of
 from gateway.wire.events import EVENTS, decode_event, sse_frame
-from gateway.wire.items import ITEMS, decode_items
+from gateway.wire.item_decoding import decode_items
+from gateway.wire.items import ITEMS
 from gateway.wire.request import ResponseRequest
 from gateway.wire.tools import CHOICES, TOOLS, decode_tool_choice, decode_tools
 

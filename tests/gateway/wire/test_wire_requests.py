@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.wire import content, items, tools
 from gateway.wire.common import encode
 from gateway.wire.field_errors import MAX_ITEMS
+from gateway.wire.item_decoding import decode_items
 from gateway.wire.request import (
     convert_response_request,
     decode_conversation_request,
@@ -386,7 +387,7 @@ def test_nesting_within_reason_is_accepted() -> None:
 def test_as_many_items_as_there_may_be_are_read_in_linear_time(kind: dict[str, Any]) -> None:
     def seconds(count: int) -> float:
         started = time.thread_time()
-        assert len(items.decode_items([kind] * count)) == count
+        assert len(decode_items([kind] * count)) == count
         return time.thread_time() - started
 
     few = min(seconds(MAX_ITEMS // 10) for _ in range(3))
@@ -404,7 +405,7 @@ def test_a_string_is_a_message_of_the_user() -> None:
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
 @pytest.mark.parametrize("kind", [{}, {"type": "message"}, {"type": None}])
 def test_content_may_be_a_string(role: str, kind: dict[str, Any]) -> None:
-    (message,) = items.decode_items([{**kind, "role": role, "content": "hi"}])
+    (message,) = decode_items([{**kind, "role": role, "content": "hi"}])
     assert isinstance(message, items.Message)
     assert message.text == "hi"
     expected = content.OutputText if role == "assistant" else content.InputText
@@ -413,7 +414,7 @@ def test_content_may_be_a_string(role: str, kind: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["text", "input_text"])
 def test_an_assistants_words_may_come_back_under_another_name(kind: str) -> None:
-    (message,) = items.decode_items(message_of({"type": kind, "text": "x"}, role="assistant"))
+    (message,) = decode_items(message_of({"type": kind, "text": "x"}, role="assistant"))
     assert message == items.Message(role="assistant", content=[content.OutputText(text="x")])
 
 
@@ -428,13 +429,13 @@ def test_a_null_is_as_good_as_nothing() -> None:
         "created_by": None,
         "parsed": None,
     }
-    assert items.decode_items([nothing]) == [
+    assert decode_items([nothing]) == [
         items.Message(role="assistant", content=[content.OutputText(text="x")])
     ]
 
 
 def test_a_null_in_free_form_json_is_kept() -> None:
-    (call,) = items.decode_items(
+    (call,) = decode_items(
         [{"type": "tool_search_call", "id": None, "arguments": {"a": None, "b": [{"c": None}]}}]
     )
     assert isinstance(call, items.ToolSearchCall)
@@ -462,7 +463,7 @@ def test_a_null_in_free_form_json_is_kept() -> None:
     ],
 )
 def test_reasoning_without_text_leaves_its_fields_out(empty: dict[str, Any]) -> None:
-    decoded = items.decode_items([{"type": "reasoning", "id": "rs_1", "summary": [], **empty}])
+    decoded = decode_items([{"type": "reasoning", "id": "rs_1", "summary": [], **empty}])
     assert json.loads(encode(decoded)) == [{"type": "reasoning", "id": "rs_1", "summary": []}]
 
 
@@ -471,7 +472,7 @@ def test_reasoning_without_text_leaves_its_fields_out(empty: dict[str, Any]) -> 
     [{"type": "item_reference", "id": "x"}, {"type": None, "id": "x"}, {"id": "x"}],
 )
 def test_a_reference_may_lack_its_type(reference: dict[str, Any]) -> None:
-    assert items.decode_items([reference]) == [items.ItemReference(id="x")]
+    assert decode_items([reference]) == [items.ItemReference(id="x")]
 
 
 def test_decoding_changes_nothing_that_it_is_given() -> None:
@@ -618,7 +619,7 @@ def test_ids_are_given_once() -> None:
     for cls in items.ITEMS.values():
         if cls is not items.ItemReference:
             assert items.ID_PREFIXES[cls].endswith("_"), cls
-    (sent,) = items.decode_items([{"role": "user", "content": "hi"}])
+    (sent,) = decode_items([{"role": "user", "content": "hi"}])
     named = items.with_id(sent, new_id)
     assert (items.item_id(sent), items.item_id(named)) == ("", "msg_0")
     assert items.with_id(named, new_id) is named

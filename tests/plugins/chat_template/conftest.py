@@ -11,7 +11,7 @@ import pytest
 
 from gateway.hookspecs import ModelContext
 from gateway.protocols import AddedToken, ModelInfo, Tokenizer, ToolDefinition, Turn
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_scripted.chatml import CHAT_TEMPLATE
 

@@ -22,7 +22,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.testing import ScriptedTokenizer
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_harmony import HarmonyRenderer, RendererConfig
 from gateway_harmony.encoding import harmony
 from gateway_harmony.messages import HarmonyMessage

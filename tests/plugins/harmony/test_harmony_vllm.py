@@ -27,7 +27,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.testing.reading import Block, blocks
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_harmony import HarmonyFormat, HarmonyRenderer, RendererConfig, gateway_model_profile
 from gateway_harmony.markers import MARKERS
 

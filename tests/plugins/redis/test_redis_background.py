@@ -14,7 +14,6 @@ from msgspec import Struct
 import gateway_chat_template
 import gateway_parsers
 from gateway import hookimpl
-from gateway.app import open_services
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import StoreUnavailable
 from gateway.plugins import load_plugins
@@ -23,6 +22,7 @@ from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
+from gateway.startup.service_opening import open_services
 from gateway.testing import ScriptedEngine, ScriptedTokenizer, parse_scenario
 from gateway.testing.grammar import fold
 from gateway.wire.common import encode

@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from gateway.engines.tokenizer import HfTokenizer
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo, Turn
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_remote.tokenizer import JsonTokenizer
 

@@ -20,7 +20,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.testing import RendererContract, ScriptedTokenizer
-from gateway.wire.items import decode_items
+from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_harmony import HarmonyRenderer, RendererConfig
 from gateway_harmony.encoding import harmony
