@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from vllm.entrypoints.pooling.scoring.io_processor import (  # type: ignore[import-not-found,unused-ignore]
@@ -23,24 +22,19 @@ from vllm.renderers.chat_utils import (  # type: ignore[import-not-found,unused-
 from gateway.sdk import (
     Capability,
     EngineContext,
-    EngineError,
     InvalidRequest,
-    ModelInfo,
     ScoreRequest,
     ScoreResult,
     ScoringInfo,
 )
-from gateway.sdk.engines import HfTokenizer, ScoringOnly
+from gateway.sdk.engines import ScoringOnly
 from gateway_vllm.config import VllmConfig
 from gateway_vllm.errors import refused
-from gateway_vllm.host import FAILURES, Host
-from gateway_vllm.model_info import model_info
-
-_AT_ONCE = 256
-"""Maximum number of pairs of one request submitted to vLLM at once: more than one batch, so that vLLM is never idle."""
+from gateway_vllm.host import Host
+from gateway_vllm.pooled import PooledEngine
 
 
-class VllmReranker(ScoringOnly):
+class VllmReranker(ScoringOnly, PooledEngine):
     """vLLM in process, for reranking. Satisfies `gateway.protocols.ScoringEngine`, and `Engine` without generation.
 
     vLLM combines the texts of a pair, by the score template of the configuration or of the model's class, or by the
@@ -52,78 +46,38 @@ class VllmReranker(ScoringOnly):
     ) -> None:
         """`template` is the text of the score template."""
         llm, model = host.llm, host.llm.model_config
-        self._host = host
-        self._tokenizer = HfTokenizer(llm.get_tokenizer())
-        self._info = model_info(llm, config, context)
+        super().__init__(host, config, context)
         self._template = template
         self._length: int = model.max_model_len
         self._prompts = CrossEncoderIOProcessor(
             llm.vllm_config, llm.renderer, ChatTemplateConfig(chat_template=template)
         )
-        self._takes_priority = config.scheduling_policy == "priority"
-        self._traces = llm.observability_config.otlp_traces_endpoint is not None
-
-    @property
-    def last_priority(self) -> int | None:
-        """See `PrioritizingEngine`."""
-        return 2**31 - 1 if self._takes_priority else None
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({"rerank", "adapters"} if self._info.adapters else {"rerank"})
 
     @property
-    def tokenizer(self) -> HfTokenizer:
-        return self._tokenizer
-
-    @property
     def scoring(self) -> ScoringInfo:
         return ScoringInfo(max_input_tokens=self._length, truncates=True)
-
-    async def end_helpers(self) -> None:
-        """Does nothing: there are no helper processes."""
 
     def forget(self) -> None:
         """Drop the references to vLLM after it has ended."""
         self._prompts = None
 
-    async def health(self) -> None:
-        """Return if the engine can serve now; otherwise raise `EngineUnavailable` with the reason."""
-        self._host.require_life()
-
     async def score(self, request: ScoreRequest) -> ScoreResult:
-        """Return all scores. Each pair is a separate vLLM request, so that vLLM batches them."""
-        self._host.require_life()
+        """Return all scores; see `ScoringEngine.score`."""
         self._check(request)
+        self._check_lengths(request)
         adapter = await self._host.adapter(request.adapter)
-        found: list[tuple[float, int]] = [(0.0, 0)] * len(request.pairs)
-        todo = iter(range(len(request.pairs)))
-
-        async def work() -> None:
-            for index in todo:
-                found[index] = await self._one(request, index, adapter)
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(_AT_ONCE, len(found))):
-                    group.create_task(work())
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        found = await self._run_all(
+            [partial(self._score, request, index, adapter) for index in range(len(request.pairs))]
+        )
         return ScoreResult(
             scores=[score for score, _ in found], prompt_tokens=sum(length for _, length in found)
         )
 
-    def _check(self, request: ScoreRequest) -> None:
-        if request.priority and not self._takes_priority:
-            raise InvalidRequest(
-                "This model does not schedule by priority. Leave priority out, or have the server set "
-                'scheduling_policy = "priority".',
-                param="priority",
-            )
+    def _check_lengths(self, request: ScoreRequest) -> None:
         for name, value in (
             ("max_tokens_per_document", request.max_tokens_per_document),
             ("truncate_to", request.truncate_to),
@@ -134,30 +88,22 @@ class VllmReranker(ScoringOnly):
                     param=name,
                 )
 
-    async def _one(
+    async def _score(
         self, request: ScoreRequest, index: int, adapter: Any | None
     ) -> tuple[float, int]:
         """The score of one pair, and its length in tokens."""
         given = await self._input(request, index)
-        length = len(given["prompts"]["prompt_token_ids"])
-        outputs = self._host.llm.encode(
+        output = await self._encode(
             given["prompts"],
             given["params"],
-            f"{request.request_id}-{index}",
-            lora_request=adapter,
-            trace_headers=request.trace_headers if self._traces else None,
-            priority=request.priority,
+            request,
+            index,
+            adapter,
+            param=("pairs", index),
+            result="score",
         )
-        try:
-            async with aclosing(outputs):
-                async for output in outputs:
-                    if output.finished:
-                        return ScoringOutput.from_base(output.outputs).score, length
-        except FAILURES as error:
-            raise self._host.failure(error) from error
-        except VLLMClientError as error:
-            raise refused(error, param=("pairs", index)) from error
-        raise EngineError("vLLM gave no score for this request. Others may succeed.")
+        score: float = ScoringOutput.from_base(output).score
+        return score, len(given["prompts"]["prompt_token_ids"])
 
     async def _input(self, request: ScoreRequest, index: int) -> Any:
         """vLLM's input for one pair. Raises `InvalidRequest` for one that is too long."""
