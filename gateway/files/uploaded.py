@@ -250,7 +250,7 @@ def find_file(connection: sqlite3.Connection, owner: str, file_id: str) -> sqlit
 
 
 def no_such_file(file_id: str, param: str | ParamPath = ()) -> NotFound:
-    """The error of an unknown file, named by the parameter at `param`."""
+    """The error for a file that does not exist. `param` is the place of its id in the request."""
     return NotFound(f"No such File object: {file_id[:100]}.", param=param, code="file_not_found")
 
 

@@ -28,7 +28,7 @@ def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterat
 
 
 def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | None]:
-    """The prompt's tokens, each with its own bytes."""
+    """The log probabilities of the prompt's tokens; None for the first, which has none."""
     return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
 
 

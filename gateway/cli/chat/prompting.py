@@ -29,7 +29,7 @@ class ChatLoop:
         conversation.allows = self._allows
 
     def run(self, help_text: str) -> int:
-        """Chat. Returns the exit code."""
+        """Read and answer messages until the user ends the chat. Returns the exit code."""
         with suppress(ImportError):
             import readline  # noqa: F401  # gives `input` line editing and a history
         self._help = help_text

@@ -12,11 +12,8 @@ import msgspec
 from gateway.sdk import (
     Append,
     CallRecord,
-    ConversationBounds,
-    ItemPage,
     LimitState,
     Notification,
-    Order,
     PrincipalLimits,
     SettledRequest,
     StoredResponse,
@@ -24,10 +21,10 @@ from gateway.sdk import (
     UsageWidth,
 )
 from gateway.sdk.stores import LimitTable, UsageTable, ValueTable
-from gateway.sdk.wire import Conversation, Item, ResponseStatus, encode, snapshot
+from gateway.sdk.wire import Item, ResponseStatus, encode, snapshot
 from gateway_memory.chain import Node, release
 from gateway_memory.completions import CompletionStore, CompletionTable
-from gateway_memory.conversations import Thread
+from gateway_memory.conversations import ConversationStore, ConversationTable
 from gateway_memory.event_log import EventLog
 from gateway_memory.leases import LeaseTable
 from gateway_memory.lru import LruMapping
@@ -64,7 +61,7 @@ class _Entry:
         return self.unfinished or (self.record.streamed and not self.log.complete)
 
 
-class MemoryStore(CompletionStore):
+class MemoryStore(CompletionStore, ConversationStore):
     """Satisfies `gateway.protocols.ResponseStore` within one process. Must be used on one event loop.
 
     No method awaits while it changes state, so each is atomic. Entries not used for `ttl` seconds are evicted.
@@ -91,15 +88,19 @@ class MemoryStore(CompletionStore):
         self._clock = clock
         self._unfinished: dict[str, _Entry] = {}
         self._finished: LruMapping[_Entry] = LruMapping(clock)
-        self._threads: LruMapping[Thread] = LruMapping(clock)
         self._bytes_used = OwnerUsage()
         self._responses_used = OwnerUsage()
-        self._threads_used = OwnerUsage()
         self._parts = PartTable(self._bytes_used)
-        super().__init__(CompletionTable(clock, self._bytes_used, self._parts))
+        CompletionStore.__init__(self, CompletionTable(clock, self._bytes_used, self._parts))
+        ConversationStore.__init__(self, ConversationTable(clock, self._bytes_used, self._parts))
         self._tables: Sequence[_Bounded] = (
             (self._finished, self._remove, self._responses_used, max_responses),
-            (self._threads, self._remove_thread, self._threads_used, max_conversations),
+            (
+                self._conversations.table,
+                self._conversations.remove,
+                self._conversations.number,
+                max_conversations,
+            ),
             (
                 self._completions.table,
                 self._completions.remove,
@@ -344,80 +345,6 @@ class MemoryStore(CompletionStore):
     def cancel_requests(self) -> AsyncGenerator[str, None]:
         return self._leases.cancel_requests()
 
-    async def put_conversation(
-        self, conversation: Conversation, *, owner: str | None = None
-    ) -> None:
-        thread = self._thread(conversation.id, owner)
-        if thread is None:
-            self._remove_thread(conversation.id)
-            thread = Thread(conversation, owner, self._parts)
-            self._threads.put(conversation.id, thread, owner)
-            self._threads_used.add(owner, 1)
-            self._bytes_used.add(owner, thread.size)
-        else:
-            self._bytes_used.add(owner, -thread.size)
-            thread.rename(conversation)
-            self._bytes_used.add(owner, thread.size)
-        self._make_room()
-
-    async def get_conversation(
-        self, conversation_id: str, *, owner: str | None = None
-    ) -> Conversation | None:
-        thread = self._thread(conversation_id, owner)
-        return None if thread is None else thread.conversation
-
-    async def delete_conversation(self, conversation_id: str, *, owner: str | None = None) -> bool:
-        if self._thread(conversation_id, owner) is None:
-            return False
-        self._remove_thread(conversation_id)
-        return True
-
-    async def append_items(
-        self,
-        conversation_id: str,
-        items: Sequence[Item],
-        *,
-        owner: str | None = None,
-        bounds: ConversationBounds | None = None,
-    ) -> bool:
-        thread = self._thread(conversation_id, owner)
-        if thread is None:
-            return False
-        before = thread.size
-        thread.append(items, bounds)
-        self._bytes_used.add(owner, thread.size - before)
-        self._make_room()
-        return True
-
-    async def list_items(
-        self,
-        conversation_id: str,
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        order: Order = "asc",
-        owner: str | None = None,
-    ) -> ItemPage | None:
-        thread = self._thread(conversation_id, owner)
-        return None if thread is None else thread.page(after, limit, order)
-
-    async def get_item(
-        self, conversation_id: str, item_id: str, *, owner: str | None = None
-    ) -> Item | None:
-        thread = self._thread(conversation_id, owner)
-        return None if thread is None else thread.item(item_id)
-
-    async def delete_item(
-        self, conversation_id: str, item_id: str, *, owner: str | None = None
-    ) -> bool:
-        thread = self._thread(conversation_id, owner)
-        if thread is None:
-            return False
-        before = thread.size
-        removed = thread.remove(item_id)
-        self._bytes_used.add(owner, thread.size - before)
-        return removed
-
     async def compare_and_set(
         self,
         name: str,
@@ -458,21 +385,6 @@ class MemoryStore(CompletionStore):
         self, first: int, last: int, *, width: UsageWidth = "1d"
     ) -> Sequence[UsageCount]:
         return await self._usage.read_usage(first, last, width=width)
-
-    def _thread(self, conversation_id: str, owner: str | None) -> Thread | None:
-        self._expire()
-        thread = self._threads.get(conversation_id)
-        if thread is None or thread.owner != owner:
-            return None
-        self._threads.use(conversation_id)
-        return thread
-
-    def _remove_thread(self, conversation_id: str) -> None:
-        thread = self._threads.pop(conversation_id)
-        if thread is not None:
-            self._threads_used.add(thread.owner, -1)
-            self._bytes_used.add(thread.owner, -thread.size)
-            thread.release()
 
     def _expire(self) -> None:
         limit = self._clock() - self._ttl

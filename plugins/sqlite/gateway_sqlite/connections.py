@@ -24,7 +24,7 @@ WAL_BYTES: Final = 64 << 20
 
 @lru_cache(1024)
 def translated(sql: str) -> str:
-    """A statement in SQLite's dialect. Writers take turns, so rows need no locks."""
+    """A statement in SQLite's dialect, without locks on rows: writers take turns anyway."""
     sql = _CAST.sub("", sql)
     sql = _ANY.sub(r"IN (SELECT value FROM json_each(\1))", sql)
     return _LOCK.sub("", sql).replace("$", "?")

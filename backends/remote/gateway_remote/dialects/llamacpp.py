@@ -62,8 +62,8 @@ _decode = msgspec.json.Decoder(LlamaServerChunk).decode
 
 
 class LlamaCppDialect(Dialect):
-    """llama-server. Only the gateway matches stop strings and stop tokens, because the server returns no ids for text
-    that it holds back."""
+    """The dialect of llama-server. The gateway matches stop strings and stop tokens, because the server returns no ids for
+    text that it holds back."""
 
     name = "llamacpp"
     title = "llama-server"
