@@ -105,6 +105,35 @@ def test_a_limit_within_the_opener_of_a_call_leaves_no_markup(name: str, opener:
 
 
 @pytest.mark.parametrize(
+    ("name", "raw", "said"),
+    [
+        ("ernie45", "<response>Hi.</response><too", ["Hi."]),
+        ("ernie45", "<response>Hi.</respons", ["Hi."]),
+        ("hy_v3", "Checking.<tool_ca", ["Checking."]),
+        ("cohere_command3", "<|START_RESPONSE|>In <co>Paris</co: 0:[1", ["In Paris"]),
+        ("cohere_command3", "<|START_RESPONSE|>In <co", ["In"]),
+        ("inkling", "<|content_text|>Hi<|end_message|><|message_model|>weath", ["Hi"]),
+        ("kimi_k3", "Done.<|open|>too", ["Done."]),
+        ("think", "<thi", []),
+        ("think", "Hi <thi", ["Hi <thi"]),
+        ("qwen3", "I am <3", ["I am <3"]),
+        ("phi4_mini_json", "It is fun", ["It is fun"]),
+        ("granite", "Here", ["Here"]),
+        ("llama3_json", '{"na', ['{"na']),
+    ],
+)
+def test_a_limit_within_a_marker_leaves_none_of_it_but_what_may_be_prose(
+    name: str, raw: str, said: list[str]
+) -> None:
+    assert read(name, raw, finish="length") == said
+
+
+def test_a_hidden_tag_within_a_call_that_cannot_be_read_keeps_the_words_apart() -> None:
+    raw = "The <|START_ACTION|>is <co>Paris</co: 0:[1]>.<|END_RESPONSE|>"
+    assert read("cohere_command3", raw) == ["The is Paris."]
+
+
+@pytest.mark.parametrize(
     "opener", ["<tool_call>\n<function", "<tool_call>\n", "<tool_call>\n<function="]
 )
 def test_nor_does_a_model_that_stops_there(opener: str) -> None:

@@ -27,6 +27,9 @@ _NUMBERS: Final = re.compile(r"[\d\s,:\[\]]")
 """Characters of a citation's tag, as `</co: 0:[1,2]>`."""
 _IN_TAG: Final = re.compile(r"[^<\n]")
 _MIN_OPENER: Final = 3
+"""Length from which the beginning of a marker, at a limit, is hidden if it starts a line or a block."""
+_LONG_OPENER: Final = 6
+"""Length from which it is hidden anywhere."""
 
 
 class Machine:
@@ -260,31 +263,27 @@ class Machine:
         self._held = text[pos:]
 
     def _dropped_end(self, text: str, pos: int) -> int:
-        """The length of the end of an output that is the beginning of a call's marker."""
+        """The length of the end of an output that is the beginning of a marker, and so no text."""
         if self._malformed_call and not self._reasoning:
             return self._sets.call_markup.partial(text, pos)
-        if self._sets.special:
-            length = self._active.held(text, pos, self._position)
-            cut_off = self._limited and length >= _MIN_OPENER
-            return length if cut_off or "|>" in text[len(text) - length :] else 0
-        if self._limited and self._syntax is not None and not self._reasoning:
-            length = self._active.held(text, pos, self._position)
-            before = text[len(text) - length - 1 : len(text) - length] or self._position.before
-            return length if self._is_opener(text[len(text) - length :], before) else 0
-        return 0
-
-    def _is_opener(self, text: str, before: str) -> bool:
-        """Whether `text`, at a limit, is the beginning of a call's start marker at the start of a line."""
-        assert self._syntax is not None
-        return (
-            len(text) >= _MIN_OPENER
-            and before in ("\n", "")
-            and any(
-                start.startswith(text)
-                for start in self._syntax.starts
-                if start not in self._syntax.bare
-            )
+        length = self._active.held(text, pos, self._position)
+        if not length:
+            return 0
+        start = len(text) - length
+        if self._sets.special and "|>" in text[start:]:
+            return length  # a whole special token
+        if not self._limited or length < _MIN_OPENER or not self._is_markup(text[start:]):
+            return 0
+        before = text[start - 1] if start > pos else self._position.before
+        starts = before in ("\n", "") or (
+            self._position.fresh and not text[pos:start].strip(WHITESPACE)
         )
+        return length if starts or self._sets.special or length >= _LONG_OPENER else 0
+
+    def _is_markup(self, text: str) -> bool:
+        """Whether `text`, the beginning of a marker, is unlikely to be prose or plain JSON."""
+        bare = self._syntax.bare if self._syntax is not None else ()
+        return not text[0].isalnum() and not any(start.startswith(text) for start in bare)
 
     def _act(self, marker: Marker, offset: int, before: str) -> None:
         """Act on a marker that ends at `offset`."""
@@ -376,7 +375,10 @@ class Machine:
             return
         self._reader = None
         if isinstance(reader, HiddenReader):
-            self._end_hidden(reader, offset)
+            if final and self._limited and reader.status == "failed":
+                self._drop_spaces()  # the beginning of hidden markup
+            else:
+                self._end_hidden(reader, offset)
             return
         self._unclosed_call = reader.unclosed
         if reader.status == "done":
@@ -434,7 +436,9 @@ class Machine:
         start = offset - len(reader.raw)
         if reader.status == "failed":
             self._append(reader.raw, start)
-        elif not self._malformed_call:
+        elif self._malformed_call:
+            self._hide_markup(start)
+        else:
             self._write_spaces(start)
 
     def _hide_markup(self, start: int) -> None:
