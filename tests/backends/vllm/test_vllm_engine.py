@@ -331,3 +331,7 @@ def test_adapters_are_loaded_and_unloaded_while_it_runs(
     with pytest.raises(InvalidRequest, match="There is no adapter 'second'"):
         served.generate(served.ask(max_tokens=8, adapter="second"))
     assert text_of(served.generate(served.ask(max_tokens=8, adapter="noise"))) == noisy
+
+
+def test_transfers_of_the_cache_need_a_connector(served: Any) -> None:
+    assert "kv_transfer_params" not in served.engine.capabilities

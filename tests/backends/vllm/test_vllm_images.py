@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.errors import InvalidRequest, Unsupported
@@ -78,3 +79,15 @@ def test_what_does_not_fit_is_refused_where_it_is(
     assert refused.value.code == "context_length_exceeded"
     answer = seeing.generate(request_of(prompt_of(seeing, "What color is the sky?")))
     assert "".join(output.text for output in answer) == "The sky is blue."
+
+
+def test_arguments_of_the_processor_reach_it(seeing: Any, pictures: Mapping[str, bytes]) -> None:
+    assert "mm_processor_kwargs" in seeing.engine.capabilities
+    said, png = next(iter(pictures.items()))
+    request = request_of(prompt_of(seeing, IMAGE + "What is in this image?", png))
+    given = msgspec.structs.replace(request, mm_processor_kwargs={"do_rescale": True})
+    seeing.check(given)
+    assert "".join(output.text for output in seeing.generate(given)) == said
+    wrong = msgspec.structs.replace(request, mm_processor_kwargs={"size": "large"})
+    with pytest.raises(InvalidRequest):
+        seeing.check(wrong)
