@@ -19,6 +19,7 @@ pytest.importorskip(
     "opentelemetry.exporter.otlp.proto.http", reason="litegate-otel is not installed"
 )
 
+from openai import InternalServerError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from websockets.sync.client import connect
 
@@ -26,6 +27,7 @@ import gateway_otel
 from gateway import hookimpl
 from gateway.sdk.tools import functions
 from gateway.testing.server import run_gateway
+from tests.e2e.observability.conftest import ReadableLog
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PROMPT = "my secret word is xylophone"
@@ -356,3 +358,36 @@ def test_a_receiver_that_is_away_disturbs_no_request(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with start() as gateway:
         assert post(gateway, input="hello").status_code == 200
+
+
+def test_a_failed_request_is_found_by_its_id_in_error_log_trace_and_exemplar(
+    start: Start, receiver: Receiver, log: ReadableLog
+) -> None:
+    """The id that the client's exception has, which the gateway has made."""
+    with start() as gateway, gateway.client(timeout=60) as client:
+        client.responses.create(model="m", input="another one")
+        with pytest.raises(InternalServerError) as failed:
+            client.responses.create(model="m", input=f"break down; {PROMPT}")
+        request_id = failed.value.request_id
+        assert request_id is not None
+        assert failed.value.response.headers["x-request-id"] == request_id
+
+        [line] = log.until(1, message="request", request_id=request_id)
+        assert (line["status"], line["run"], line["error_code"]) == (500, "failed", "server_error")
+        accept = {"accept": "application/openmetrics-text; version=1.0.0"}
+        scraped = httpx.get(
+            f"{gateway.base_url.removesuffix('/v1')}/metrics", headers=accept, timeout=60
+        ).text
+        named = {
+            line.partition("{")[0] for line in scraped.splitlines() if f'"{request_id}"' in line
+        }
+        assert named == {
+            "gateway_time_to_first_token_seconds_bucket",
+            "gateway_e2e_request_latency_seconds_bucket",
+        }
+    [span] = [
+        each for each in receiver.spans if attributes(each).get("gateway.request_id") == request_id
+    ]
+    assert attributes(span)["error.type"] == "server_error"
+    below = [each.name for each in receiver.spans if each.parent_span_id == span.span_id]
+    assert {"queue", "chat m"} <= set(below)
