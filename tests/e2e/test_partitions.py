@@ -6,13 +6,15 @@ Every run has one end, nothing is doubled, no stream is stuck, and all is well a
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from asyncio import TaskGroup
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -199,51 +201,70 @@ def reordered(network: Network, one: str, other: str) -> None:
     network.delay(other, one, 0.4)
 
 
-FAULTS: dict[str, tuple[Callable[[Network], None], float]] = {
-    "a gateway loses the store": (lambda n: both(n, "one", "store"), 6.0),
-    "the store's answers are lost": (lambda n: n.lose("store", "one"), 3.0),
-    "what is sent to the store is lost": (lambda n: n.lose("one", "store"), 3.0),
-    "the store is slow and out of order": (lambda n: reordered(n, "one", "store"), 5.0),
-    "a gateway loses the engine": (lambda n: both(n, "one", "engine"), 5.0),
-    "the engine's answers are out of order": (lambda n: reordered(n, "engine", "one"), 3.0),
-    "the store is lost for a moment": (lambda n: both(n, "store", "one"), 1.0),
+class Fault(NamedTuple):
+    """What is broken, and for how many seconds."""
+
+    break_it: Callable[[Network], None]
+    seconds: float
+    heals: bool = True
+    """Whether the network is well before the next fault."""
+    begun_at: Sequence[str] = ("one", "two")
+    """The gateways at which responses can be made when it begins."""
+
+
+FAULTS = {
+    "a gateway loses the store": Fault(lambda n: both(n, "one", "store"), 6.0),
+    "the store's answers are lost": Fault(lambda n: n.lose("store", "one"), 3.0),
+    "what is sent to the store is lost": Fault(lambda n: n.lose("one", "store"), 3.0),
+    "the store is slow and out of order": Fault(lambda n: reordered(n, "one", "store"), 5.0),
+    "a gateway loses the engine": Fault(lambda n: both(n, "one", "engine"), 5.0),
+    "the engine's answers are out of order": Fault(lambda n: reordered(n, "engine", "one"), 3.0),
+    "the store is lost for a moment": Fault(lambda n: both(n, "store", "one"), 1.0),
 }
-
-
-AT_POSTGRES = (
-    "a gateway loses the store",
-    "the store's answers are lost",
-    "the store is slow and out of order",
+A_MINUTE = (
+    Fault(lambda n: both(n, "one", "store"), 30.0, heals=False),
+    Fault(lambda n: both(n, "two", "engine"), 30.0, begun_at=("two",)),
 )
-"""A part of the faults, for time: those in which the store's driver has the most to do."""
+"""One gateway loses the store for a minute, and the other one the engine in its second half."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("network", ["redis"], indirect=True)
 def test_each_run_has_one_end_whatever_is_lost(network: Network, fault: str) -> None:
-    network.nodes["client"].run(lambda: play(network, *FAULTS[fault]))
+    network.nodes["client"].run(lambda: play(network, [FAULTS[fault]]))
 
 
-@pytest.mark.parametrize("fault", AT_POSTGRES)
+@pytest.mark.parametrize("network", ["redis"], indirect=True)
+def test_each_run_has_one_end_after_a_minute(network: Network) -> None:
+    network.nodes["client"].run(lambda: play(network, A_MINUTE))
+
+
 @pytest.mark.parametrize("network", ["postgres"], indirect=True)
-def test_each_run_has_one_end_with_postgres(network: Network, fault: str) -> None:
-    network.nodes["client"].run(lambda: play(network, *FAULTS[fault]))
+def test_each_run_has_one_end_with_postgres(network: Network) -> None:
+    """All faults, one after the other."""
+    network.nodes["client"].run(lambda: play(network, list(FAULTS.values())))
 
 
-async def play(network: Network, break_it: Callable[[Network], None], seconds: float) -> None:
+async def play(network: Network, faults: Sequence[Fault]) -> None:
     one, two = url_of(network, "one"), url_of(network, "two")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
-        streams = [Stream(one, two) if number % 2 else Stream(two, one) for number in range(6)]
-        streams += [Stream(one, one) for _ in range(2)]
-        reading = [asyncio.create_task(stream.read(client)) for stream in streams]
-        async with asyncio.timeout(60):
-            await asyncio.gather(*(stream.started.wait() for stream in streams))
-        before = network.lost + network.delayed
-        break_it(network)
-        await asyncio.sleep(seconds)
-        network.heal()
-        assert network.lost + network.delayed > before
+    streams: list[Stream] = []
+    reading: list[asyncio.Task[None]] = []
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client, TaskGroup() as group:
+        for fault in faults:
+            begun = [url_of(network, name) for name in fault.begun_at]
+            pairs = [*itertools.product(begun, (one, two))] * 2
+            new = [Stream(*pair) for pair in pairs]
+            reading += [group.create_task(stream.read(client)) for stream in new]
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(stream.started.wait() for stream in new))
+            streams += new
+            before = network.lost + network.delayed
+            fault.break_it(network)
+            await asyncio.sleep(fault.seconds)
+            if fault.heals:
+                network.heal()
+            assert network.lost + network.delayed > before
         async with asyncio.timeout(60):
             await asyncio.gather(*reading)
         for stream in streams:
