@@ -40,6 +40,7 @@ def front(
         "vectors": behind(task="embed"),
         "all": behind(task="both"),
         "words": behind(),
+        "ordered": behind(task="embed", extensions=["priority"]),
     }
     with run_gateway({"models": models}, tmp_path_factory.mktemp("front")) as front:
         yield front
@@ -91,6 +92,15 @@ def test_a_refusal_is_in_the_upstreams_words(client: Any) -> None:
     assert refused.value.param == "dimensions"
     with pytest.raises(RateLimitError):
         client.embeddings.create(model="vectors", input="too much")
+
+
+def test_a_priority_is_sent_to_an_upstream_that_takes_one(
+    client: Any, front: RunningGateway
+) -> None:
+    engines = {name: front.services.models[name].engine for name in ("ordered", "vectors")}
+    assert engines["ordered"].last_priority == 2**31 - 1
+    assert engines["vectors"].last_priority is None
+    assert client.embeddings.create(model="ordered", input="x", extra_body={"priority": 5}).data
 
 
 def test_what_is_the_upstream_s_own_business_is_refused(client: Any) -> None:

@@ -93,10 +93,12 @@ def test_cancelling_leaves_nothing_in_vllm(embedder: Any) -> None:
 
 
 def test_a_priority_needs_a_schedule_by_priority(embedder: Any, start_engine: Any) -> None:
-    assert embedder.run(embedder.engine.embed(ask([[5]], priority=1))).vectors
+    for priority in (1, embedder.engine.last_priority):
+        assert embedder.run(embedder.engine.embed(ask([[5]], priority=priority))).vectors
     config = VllmConfig(enforce_eager=True, dtype="bfloat16", task="embed", max_num_seqs=4)
     plain = start_engine(config)
     assert plain.engine.embedding.shorter is False
+    assert plain.engine.last_priority is None
     with pytest.raises(InvalidRequest) as refused:
         plain.run(plain.engine.embed(ask([[5]], priority=1)))
     assert refused.value.param == "priority"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def test_each_line_has_its_result(ada: Batches) -> None:
     assert ended.usage.total_tokens == sum(each["total_tokens"] for each in usages)
     file = ada.client.files.retrieve(ended.output_file_id)
     assert (file.purpose, file.expires_at) == ("batch_output", None)
+
+
+def test_a_file_of_another_system_is_read(ada: Batches) -> None:
+    """It has a byte order mark, lines that end with CR LF, empty lines, and no end of the last line."""
+    lines = [json.dumps(line(f"é{n}", f"say {n}"), ensure_ascii=False) for n in range(3)]
+    content = b"\xef\xbb\xbf" + "\r\n\r\n".join(lines).encode()
+    ended = ada.ended(ada.create(content))
+    assert (ended.status, ended.error_file_id) == ("completed", None)
+    assert [each["custom_id"] for each in ada.output(ended)] == ["é0", "é1", "é2"]
 
 
 @pytest.mark.parametrize(
