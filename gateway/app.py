@@ -29,7 +29,7 @@ from gateway.request_stats import RequestStats
 from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
 from gateway.routes.api_description import openapi
-from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, keep_apis
+from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, apis_in, keep_apis
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
@@ -76,6 +76,7 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
+from gateway.routes.unknown_urls import unknown_url_hint
 from gateway.routes.usage import completions_usage, costs, embeddings_usage
 from gateway.routes.websocket import refuse_handshake, responses_socket
 from gateway.runtime.callers import Caller, called_by
@@ -332,7 +333,9 @@ def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError
         where = f"{request.method} {request.url.path}"
         match exception.status_code:
             case 404:
-                return NotFound(f"Invalid URL ({where}).", code="unknown_url")
+                served = {name for name, _ in apis_in(request.app).routes()}
+                hint = unknown_url_hint(request.url.path, served)
+                return NotFound(f"Invalid URL ({where}).{hint}", code="unknown_url")
             case 405:
                 return MethodNotAllowed(
                     f"Not allowed: {where}.", headers=dict(exception.headers or {})

@@ -27,6 +27,7 @@ from gateway.wire.chat import ChatCompletion, ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk
 from gateway.wire.completions import (
     Completion,
+    CompletionChunk,
     CompletionRequest,
     Detokenized,
     DetokenizeRequest,
@@ -124,7 +125,9 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", _CHAT): Operation(takes=dict[str, Any], answers=StoredChatCompletion),
     ("DELETE", _CHAT): Operation(answers=Deleted),
     ("GET", f"{_CHAT}/messages"): Operation(answers=Listing, query=_PAGE),
-    ("POST", "/v1/completions"): Operation(takes=CompletionRequest, answers=Completion),
+    ("POST", "/v1/completions"): Operation(
+        takes=CompletionRequest, answers=Completion, streams=CompletionChunk
+    ),
     ("POST", "/v1/embeddings"): Operation(takes=EmbeddingsRequest, answers=EmbeddingList),
     **dict.fromkeys((("POST", path) for path in ("/v1/rerank", "/v2/rerank", "/rerank")), _RERANK),
     **dict.fromkeys((("POST", path) for path in ("/v1/score", "/score")), _SCORE),
@@ -154,6 +157,20 @@ _STATUSES: Final = {
     "404": "There is no such model or object.",
     "429": "A limit is reached, or the model's queue is full.",
     "default": "Any other error, in the same form.",
+}
+
+_HEADERS: Final = {
+    "x-request-id": "The id of the request: the client's, or a new one.",
+    "retry-after": "Seconds after which to try again.",
+    **{
+        f"x-ratelimit-{what}-{kind}": f"{meaning} Only for keys with a limit on {kind}."
+        for kind in ("requests", "tokens")
+        for what, meaning in (
+            ("limit", f"The limit on {kind}."),
+            ("remaining", f"What is left of the limit on {kind}."),
+            ("reset", f"When the limit on {kind} is whole again, such as `6s`."),
+        )
+    },
 }
 
 
@@ -194,6 +211,10 @@ def describe(app: Litestar, *, keyed: bool) -> JsonSchema:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": named.schemas,
+            "headers": {
+                name: {"description": text, "schema": {"type": "string"}}
+                for name, text in _HEADERS.items()
+            },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -280,17 +301,34 @@ def _operation(
         if operation.streams is AnyEvent:
             schema = {"$ref": f"{_REFERENCE}{_EVENT}"}
         answered["text/event-stream"] = {"schema": schema}
+    limited = operation.takes is not None
     entry["responses"] = {
-        "200": {"description": "Success.", **({"content": answered} if answered else {})},
+        "200": {
+            "description": "Success.",
+            "headers": _headers(limits=limited),
+            **({"content": answered} if answered else {}),
+        },
         **{
             status: {
                 "description": meaning,
+                "headers": _headers(
+                    limits=limited and status == "429", retry=status in ("429", "default")
+                ),
                 "content": {"application/json": {"schema": named.of(ErrorEnvelope)}},
             }
             for status, meaning in _STATUSES.items()
         },
     }
     return entry
+
+
+def _headers(*, limits: bool, retry: bool = False) -> JsonSchema:
+    """References to the headers that an answer may have."""
+    return {
+        name: {"$ref": f"#/components/headers/{name}"}
+        for name in _HEADERS
+        if (limits or not name.startswith("x-ratelimit")) and (retry or name != "retry-after")
+    }
 
 
 class _Components:

@@ -131,6 +131,32 @@ class Completion(Value, frozen=True, kw_only=True):
     kv_transfer_params: JsonObject | UnsetType = UNSET
 
 
+class CompletionChunkChoice(Value, frozen=True, kw_only=True):
+    """A piece of one choice's text; the last one has the `finish_reason`."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length", "content_filter"] | None
+    stop_reason: str | int | UnsetType = UNSET
+    token_ids: list[int] | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType = UNSET
+
+
+class CompletionChunk(Value, frozen=True, kw_only=True):
+    """One chunk of a streamed completion. After a failure there is one with `error` in place of it."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChunkChoice]
+    usage: CompletionUsage | UnsetType | None = UNSET
+    system_fingerprint: str | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
+    metrics: RequestMetrics | UnsetType = UNSET
+
+
 # /tokenize and /detokenize, compatible with vLLM.
 
 

@@ -24,10 +24,12 @@ from gateway.app import app_of
 from gateway.protocols import Route
 from gateway.routes.api_description import _OPERATIONS, _plain
 from gateway.routes.apis import apis_in
+from gateway.routes.cross_origin import EXPOSED
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk, ChoiceDelta, ChunkChoice
+from gateway.wire.completions import CompletionChunk, CompletionChunkChoice
 from gateway.wire.events import EVENTS
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
@@ -79,7 +81,8 @@ def test_it_is_an_openapi_document_in_which_every_reference_leads_somewhere(
     linter = pytest.importorskip("openapi_spec_validator")
     linter.validate(document)
     for reference in references(document):
-        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+        kind, name = reference.removeprefix("#/components/").split("/")
+        assert name in document["components"][kind]
     ids = [each["operationId"] for path in document["paths"].values() for each in path.values()]
     assert len(ids) == len(set(ids))
 
@@ -218,6 +221,45 @@ def test_chunks_are_as_described(
         for choice in each["choices"]:
             assert set(choice) <= fields(ChunkChoice)
             assert set(choice["delta"]) <= fields(ChoiceDelta)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stream_options": {"include_usage": True}},
+        {"logprobs": 1, "n": 2, "echo": True, "return_token_ids": True, "timings_per_token": True},
+        {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+    ],
+)
+def test_chunks_of_text_completions_are_as_described(
+    running: RunningGateway, document: Schema, more: dict[str, Any]
+) -> None:
+    body = {"model": "m", "prompt": "Hi", "max_tokens": 4, "stream": True, **more}
+    answer = httpx.post(f"{running.base_url}/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    found = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]  # fmt: skip
+    assert len(found) > 2
+    chunk = validator(document, "CompletionChunk")
+    for each in found:
+        chunk.validate(each)
+        msgspec.convert(each, CompletionChunk, strict=True)
+        assert set(each) <= fields(CompletionChunk)
+        for choice in each["choices"]:
+            assert set(choice) <= fields(CompletionChunkChoice)
+
+
+def test_answers_have_the_headers_that_are_described(
+    running: RunningGateway, document: Schema
+) -> None:
+    described = set(document["components"]["headers"])
+    assert set(EXPOSED) - described == {"openai-processing-ms", "openai-version", "x-litegate-model"}  # fmt: skip
+    made = document["paths"]["/v1/responses"]["post"]["responses"]
+    assert set(made["429"]["headers"]) == described
+    assert set(made["200"]["headers"]) == described - {"retry-after"}
+    for operations in document["paths"].values():
+        for each in operations.values():
+            assert all("x-request-id" in answer["headers"] for answer in each["responses"].values())
+    assert "x-request-id" in httpx.get(f"{running.base_url}/models", timeout=60).headers
 
 
 def test_an_api_of_a_plugin_names_its_types(document: Schema) -> None:

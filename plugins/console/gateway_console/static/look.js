@@ -102,7 +102,7 @@ async function timelineOf(id) {
   try {
     const { running, ended } = await get("/v1/gateway/runs");
     const run = [...running, ...ended].find((each) => each.response_id === id);
-    return run ? [h("h2", {}, "Timeline"), timeline(run)] : h("p", { class: "hint" }, "Its timeline is no longer kept: the gateway has those of the last requests.");
+    return run ? [h("h2", {}, "Timeline"), timeline(run)] : h("p", { class: "hint" }, "Its timeline is not here: this server has those of the last requests that it ran itself, not those of other replicas.");
   } catch (error) {
     if (error.status !== 403) throw error;
     return null;

@@ -119,7 +119,7 @@ export function requestsView() {
     body.hidden = false;
   }
 
-  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first; without texts. Needs an admin key, if the gateway has keys.",
+  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first, on this server; without texts. Needs an admin key, if the gateway has keys.",
     h("p", {}, pause), note, body);
   queueMicrotask(update); // once it is in the page
   return element;

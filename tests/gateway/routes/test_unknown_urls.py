@@ -1,0 +1,58 @@
+"""A path that is not served says what would serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from gateway.routes import unknown_urls
+from gateway.routes.unknown_urls import unknown_url_hint
+from gateway.testing.server import run_gateway
+
+MODELS = {"m": {"engine": "scripted"}}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with run_gateway({"models": MODELS}, tmp_path_factory.mktemp("bare")) as running:
+        yield running.base_url.removesuffix("/v1")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("POST", "/v1/files", "It is served if gateway.toml has a table [resources.files]"),
+        ("GET", "/v1/files/file_1/content", "[resources.files]"),
+        ("POST", "/v1/vector_stores", "[tools.file_search]"),
+        ("POST", "/v1/containers", "[tools.container] or [tools.python]"),
+        ("POST", "/v1/batches", "[apis.batches] and a table [resources.files]"),
+        ("POST", "/v1/prompts", "[apis.prompts]"),
+        ("POST", "/v1/audio/speech", "Litegate has no /v1/audio."),
+        ("POST", "/responses", "the client's base_url must end with /v1"),
+        ("POST", "/chat/completions", "the client's base_url must end with /v1"),
+        ("GET", "/v1/v1/models", "/v1 twice"),
+        ("GET", "/v1/nothing", ""),
+        ("GET", "/v1", ""),
+        ("GET", "/x", ""),
+    ],
+)
+def test_what_is_said_of_a_path(root: str, method: str, path: str, said: str) -> None:
+    answer = httpx.request(method, root + path, timeout=60)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (404, "unknown_url")
+    start = f"Invalid URL ({method} {path})."
+    assert error["message"].startswith(start)
+    assert said in error["message"]
+    assert said or error["message"] == start
+
+
+def test_what_is_served_needs_no_table() -> None:
+    assert unknown_url_hint("/v1/files/a/b/c", {"files"}) == ""
+    assert unknown_url_hint("/v1/batches/a/b/c", {"files"}) != ""
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unknown_urls, "package_of", lambda kind, name: f"litegate-{name}")
+    assert "`pip install litegate-batches`" in unknown_url_hint("/v1/batches", ())
