@@ -8,7 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gateway.cli import (
     batch,
@@ -66,9 +66,22 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that answers a missing command or action with its help."""
+    """A parser that answers a missing command or action with its help, and an unknown option with one sentence."""
 
     commands: Collection[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            raise ConfigurationError(self._unknown(unknown[0].partition("=")[0]))
+        return found, unknown
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"`{self.prog}` takes no argument {word!r}; `{self.prog} --help` lists what it takes"
+        near = nearest(word, self._option_string_actions)
+        hint = f'did you mean "{near}"? ' if near else ""
+        return f"`{self.prog}` has no option {word!r}; {hint}`{self.prog} --help` lists them"
 
     def error(self, message: str) -> NoReturn:
         if message.endswith((": COMMAND", ": ACTION")):

@@ -16,12 +16,13 @@ def banner(
     *,
     does: Does = "generates",
     unix_socket: str | None = None,
+    needs_key: bool = False,
 ) -> str:
     """The banner of a server at `base_url` (`http://127.0.0.1:8000`), or on a Unix socket, with `models`, which must not be
     empty.
 
     The example request uses the first model; `does` is what it does:
-    `generates`, or only `embeds` or `reranks`.
+    `generates`, or only `embeds` or `reranks`. If requests need an API key, it is that of `$OPENAI_API_KEY`.
     """
     name = json.dumps(models[0], ensure_ascii=False)
     body: dict[str, Any] = {"model": models[0], "input": "Hello!"}
@@ -42,22 +43,25 @@ def banner(
         path = json.dumps(unix_socket, ensure_ascii=False)
         imported = "    import httpx\n"
         transport = f", http_client=httpx.Client(transport=httpx.HTTPTransport(uds={path}))"
+    curl_key = '-H "authorization: Bearer $OPENAI_API_KEY" ' if needs_key else ""
+    sdk_key = "" if needs_key else ', api_key="none"'
+    note = "Requests need an API key: export OPENAI_API_KEY=...\n" if needs_key else ""
     curl = f"""\
     curl {curl_option}{base_url}/v1/{api} -H 'content-type: application/json' \\
-      -d {shlex.quote(json.dumps(body, ensure_ascii=False))}
+      {curl_key}-d {shlex.quote(json.dumps(body, ensure_ascii=False))}
 """
     if does == "reranks":  # OpenAI's SDK has no method for it
         sdk = ""
     else:
         sdk = f"""
 {imported}    from openai import OpenAI
-    client = OpenAI(base_url="{base_url}/v1", api_key="none"{transport})
+    client = OpenAI(base_url="{base_url}/v1"{sdk_key}{transport})
     print(client.{api}.create(model={name}, input="Hello!").{read})
 """
     return f"""
 Litegate listens on {where}
 Models: {", ".join(models)}
-
+{note}
 {curl}{sdk}
 Ctrl-C stops it.
 """

@@ -91,7 +91,9 @@ class GatewayServer(uvicorn.Server):
             names = [name for slot in slots for name in slot.names]
             url = address(sockets[0], tls=self.config.is_ssl)
             unix_socket = self._services.config.server.unix_socket
-            print(banner(url, names, does=example, unix_socket=unix_socket), flush=True)
+            needs_key = self._services.authenticator.needs_key
+            text = banner(url, names, does=example, unix_socket=unix_socket, needs_key=needs_key)
+            print(text, flush=True)
             notify("READY=1")
 
     @contextmanager

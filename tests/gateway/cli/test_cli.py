@@ -85,12 +85,9 @@ def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -
     assert f"FAIL  address 127.0.0.1 port {port}" in out
 
 
-@pytest.mark.parametrize("arguments", [["doctor", "--x"], ["serve", "--port", "x"]])
-def test_a_wrong_command_line_is_exit_code_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_a_wrong_command_line_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(arguments)
+        main(["serve", "--port", "x"])
     assert caught.value.code == 2
     assert "usage: gateway" in capsys.readouterr().err
 
@@ -214,6 +211,14 @@ def test_the_banner_has_a_request_that_a_shell_takes() -> None:
     assert "Models: it's a model, b" in text
 
 
+def test_the_banner_of_a_server_with_keys_sends_one() -> None:
+    text = banner("http://127.0.0.1:8000", ["m"], needs_key=True)
+    command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)
+    assert command is not None
+    assert "authorization: Bearer $OPENAI_API_KEY" in shlex.split(command[0].replace("\\\n", ""))
+    assert 'OpenAI(base_url="http://127.0.0.1:8000/v1")' in text
+
+
 def test_the_banner_of_a_model_that_reranks_has_a_request_for_it() -> None:
     text = banner("http://127.0.0.1:8000", ["r"], does="reranks")
     command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)
@@ -286,3 +291,21 @@ def test_a_wrong_name_is_compared_with_what_is_not_installed(
     assert code == 2
     assert 'did you mean "browser"?' in err
     assert "`pip install litegate-browser` installs it" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["serve", "--prot", "1"], "`gateway serve` has no option '--prot'; did you mean \"--port\"?"),
+        (["serve", "--prot=1"], "`gateway serve` has no option '--prot'; did you mean \"--port\"?"),
+        (["key", "--xyzzy"], "`gateway key` has no option '--xyzzy'; `gateway key --help` lists"),
+        (["config", "check", "x.toml"], "`gateway config check` takes no argument 'x.toml'"),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    assert main(given) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
