@@ -33,8 +33,8 @@ class StreamBody:
         "_send_head",
         "_sending",
         "_timer",
-        "_write_chunk",
         "silence",
+        "write_chunk",
     )
 
     def __init__(
@@ -46,8 +46,9 @@ class StreamBody:
         self._send = send
         self._headers = headers
         self._beginning = asyncio.Lock()
-        self._write_chunk: Callable[[bytes], bool] | None = None
-        """Set once the head is sent."""
+        self.write_chunk: Callable[[bytes], bool] | None = None
+        """Set once the head is sent. Writes a part unless the client is slow to read, and returns whether it did; costs less
+        than `write`."""
         self._timer: SharedTimer | None = None
         """When the body begins by itself."""
         self._sending: asyncio.Task[None] | None = None
@@ -56,11 +57,11 @@ class StreamBody:
     @property
     def begun(self) -> bool:
         """Whether the head is sent, so that the status cannot change."""
-        return self._write_chunk is not None
+        return self.write_chunk is not None
 
     def write(self, part: bytes) -> Awaitable[None]:
         """Send `part`. Awaiting the result is the back-pressure; it is `ACCEPTED` where there is none."""
-        write_chunk = self._write_chunk
+        write_chunk = self.write_chunk
         if write_chunk is None:
             return self._begin(part)
         if write_chunk(part):
@@ -76,7 +77,7 @@ class StreamBody:
 
     def write_comment(self, comment: bytes) -> bool:
         """Write a comment, unless the body has not begun or the client is slow to read. Returns whether it was written."""
-        return self._write_chunk is not None and self._write_chunk(comment)
+        return self.write_chunk is not None and self.write_chunk(comment)
 
     def begin_after(
         self, timers: SharedTimers, seconds: float, first_part: Callable[[], bytes]
@@ -125,7 +126,7 @@ class StreamBody:
 
     def _begun(self) -> Callable[[bytes], bool]:
         self._end_timer()
-        self._write_chunk = write_chunk = chunk_writer(self._send, self.silence)
+        self.write_chunk = write_chunk = chunk_writer(self._send, self.silence)
         return write_chunk
 
     async def _start(self) -> None:
@@ -255,7 +256,9 @@ class EventStream(StreamedAnswer):
 
         def write_ready(ready: Ready) -> Awaitable[None]:
             nonlocal last
-            if isinstance(ready, bytes):
+            if isinstance(ready, bytes):  # nearly each token
+                if (write_chunk := body.write_chunk) is not None and write_chunk(ready):
+                    return ACCEPTED
                 return write(ready)
             frames = b"".join(map(sse_frame, ready))
             if isinstance(ready[-1], TERMINAL):  # leaves in one write with what ends the stream

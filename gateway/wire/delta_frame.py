@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.wire.common import encode
+from gateway.wire.common import ENCODER
 from gateway.wire.events import OutputTextDelta, ReasoningTextDelta, sse_frame
+
+_encode = ENCODER.encode
 
 
 class DeltaFrame:
@@ -20,4 +22,4 @@ class DeltaFrame:
 
     def encode(self, number: int, text: str) -> bytes:
         """The encoded event with sequence number `number` and the delta `text`."""
-        return b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
+        return b"%b%d%b%b%b" % (self._head, number, self._middle, _encode(text), self._tail)
