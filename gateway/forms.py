@@ -6,7 +6,6 @@ Requires the package `multipart`: a plugin that reads forms depends on `litegate
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import IO, Any, Final
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from gateway.errors import InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.protocols import RouteRequest
+from gateway.temporary_files import temporary_file
 from gateway.wire.field_errors import missing
 
 _IN_MEMORY: Final = 1_048_576
@@ -46,8 +46,9 @@ async def uploaded(request: RouteRequest, max_bytes: int, *, advice: str) -> Asy
     Raises `UnsupportedForm` with `advice` if the body is not a form, and another `GatewayError` if the form is invalid.
     """
     boundary = _boundary(request.headers.get("content-type", ""), advice)
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
+    with temporary_file(_IN_MEMORY) as content:
         filename, fields = await _read(request, boundary, content, max_bytes)
+        content.flush()
         if filename is None:
             raise missing("file", "Send it as a part of the form that has a filename.")
         name = filename.replace("\\", "/").rpartition("/")[2].strip()

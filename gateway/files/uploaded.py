@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +22,7 @@ from gateway.files.database import FilesDatabase
 from gateway.files.form import FileUpload
 from gateway.files.growing import GrowingFile
 from gateway.files.lists import ListQuery, page
+from gateway.temporary_files import temporary_file
 from gateway.wire.common import Value
 from gateway.wire.ids import new_id
 from gateway.wire.listing import Deleted
@@ -202,13 +202,14 @@ class UploadedFiles:
     async def copied(self, owner: str, file_id: str) -> AsyncIterator[tuple[str, IO[bytes]]]:
         """A file's name and a copy of its content. Raises `NotFound`."""
         row = await self.database.read(lambda c: find_file(c, owner, file_id))
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
+        with temporary_file(_IN_MEMORY) as content:
             number = 0
             while data := await self.database.read(
                 lambda c, number=number: part_of(c, row["seq"], number)  # type: ignore[misc]
             ):
                 content.write(data)
                 number += 1
+            content.flush()
             if content.tell() != row["bytes"]:  # deleted meanwhile
                 raise no_such_file(file_id)
             yield row["filename"], content

@@ -20,6 +20,9 @@ logger = logging.getLogger("gateway.runtime.all_workers")
 MOST_RUNNING: Final = 500
 """Runs in progress in one answer."""
 
+_LONGEST_ID: Final = 100
+"""Characters of the id of a run, as clients send it. Another worker takes no question of any length."""
+
 
 _LIST_SECONDS: Final = 2.0
 """How long the others are waited for where something is shown: one that hangs must not hold it up."""
@@ -112,6 +115,8 @@ async def all_runs(services: Services) -> RunList:
 
 async def cancel_run(services: Services, run: str) -> ListedRun | None:
     """Cancel a run, whichever worker it is in; None if none has it, or its work has ended."""
+    if len(run) > _LONGEST_ID:
+        return None
     found = _cancel_here(services, run)
     if found is None:
         question = Question(what="cancel", run=run)

@@ -43,7 +43,7 @@ FLOORS = (
         "usage_table",
     ),
     ("forms", "process_pool", "reasoning_meter", "request_log", "uvicorn_internals"),
-    ("request_stats", "shared_timers", "task_context", "temporary_folders"),
+    ("request_stats", "shared_timers", "task_context", "temporary_files", "temporary_folders"),
     ("protocols", "config"),
     ("wire",),
     ("constraints", "deltas", "errors", "json_schema", "packages"),

@@ -202,3 +202,17 @@ async def test_a_folder_whose_name_is_too_long_is_one_sentence(tmp_path: Path) -
     with pytest.raises(ConfigurationError, match="TMPDIR"):
         async with WorkerSockets(folder, services()):
             pass
+
+
+async def test_an_id_of_any_length_asks_nobody(tmp_path: Path) -> None:
+    """Another worker reads no such question, and the log said that it does not answer."""
+    asked_by: list[object] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked_by.append(reader)
+
+    async with worker(tmp_path, serve) as mine:
+        assert await cancel_run(mine, "x" * 10_000) is None
+        assert not asked_by
+        assert await cancel_run(mine, "run_x_1") is None
+        assert asked_by

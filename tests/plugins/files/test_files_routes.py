@@ -6,6 +6,7 @@ import hashlib
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -193,3 +194,15 @@ def test_the_plugin_is_found_without_what_is_heavy() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+def test_an_upload_without_room_for_it_is_a_503(
+    serving: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "w+b"))  # noqa: SIM115
+    form = {"data": {"purpose": "user_data"}, "files": {"file": ("a.txt", b"x" * 2_000_000)}}
+    refused = raw(serving, "POST", "/files", **form)
+    assert refused.status_code == 503, refused.text
+    assert refused.json()["error"]["code"] == "store_unavailable"
+    monkeypatch.undo()
+    assert raw(serving, "POST", "/files", **form).status_code == 200

@@ -25,7 +25,7 @@ def members_of_call(arguments: str) -> dict[str, Any] | None:
         return {}
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
