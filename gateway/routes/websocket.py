@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 from litestar import WebSocket, websocket
+from litestar.exceptions import WebSocketDisconnect
 from msgspec import UNSET, Struct
 
 from gateway.errors import (
@@ -111,6 +112,8 @@ class _Connection:
         self._owner = owner
         self._lanes: dict[str | None, _Lane] = {}
         self._sending = asyncio.Lock()
+        self._ending = False
+        """Whether the connection has ended, and the tasks of its lanes are cancelled."""
         self._bytes = services.held_bytes.connection(owner)
 
     async def serve(self) -> None:
@@ -120,6 +123,7 @@ class _Connection:
                 data = message.get("bytes") if text is None else str(text).encode()
                 await self._take(data if isinstance(data, bytes) else b"")
         finally:
+            self._ending = True
             tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
             for task in tasks:
                 task.cancel()
@@ -241,7 +245,8 @@ class _Connection:
 
         async def write(events: Sequence[Event]) -> None:
             for event in events:
-                await self._send(websocket_frame(event, lane.stream_id))
+                if not await self._send(websocket_frame(event, lane.stream_id)):
+                    await self._cancellation()
 
         try:
             response = await run.run(write)
@@ -264,10 +269,21 @@ class _Connection:
         if self._make_room(size, lane):
             lane.latest, lane.kept = {response_id: history}, size
 
-    async def _send(self, frame: bytes) -> None:
+    async def _send(self, frame: bytes) -> bool:
+        """Returns whether the client was still there."""
         message: Any = {"type": "websocket.send", "text": frame.decode()}
         async with self._sending:
-            await self._socket.send(message)
+            try:
+                await self._socket.send(message)
+            except (OSError, WebSocketDisconnect):
+                return False
+        return True
+
+    async def _cancellation(self) -> None:
+        """Wait until `serve`, which is told that the client has left, cancels this task."""
+        if not self._ending:
+            await asyncio.get_running_loop().create_future()
+        raise asyncio.CancelledError
 
     async def _send_error(self, error: GatewayError, stream_id: str | None) -> None:
         socket_error = WebSocketError(
