@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Generic, TypeVar
+import sys
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -21,11 +22,26 @@ VERSION: Final = b"\x01"
 """
 
 _ENCODER = msgspec.msgpack.Encoder()
+_LARGEST: Final = int(sys.float_info.max)
 
 
 def pack(value: object) -> bytes:
-    """Serialize `value` as msgpack."""
-    return VERSION + _ENCODER.encode(value)
+    """Serialize `value` as msgpack. Whole numbers beyond 64 bits, which schemas and arguments may have, become the nearest floats."""
+    try:
+        return VERSION + _ENCODER.encode(value)
+    except OverflowError:
+        plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
+        return VERSION + _ENCODER.encode(_narrowed(plain))
+
+
+def _narrowed(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _narrowed(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return [_narrowed(each) for each in value]
+    if type(value) is int and not -(1 << 63) <= value < 1 << 64:
+        return float(max(-_LARGEST, min(value, _LARGEST)))
+    return value
 
 
 def pack_json(value: object) -> bytes:

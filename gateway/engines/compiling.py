@@ -71,7 +71,13 @@ def encoded(constraint: Constraint) -> bytes:
     """
     size = 0
     for node in nodes(constraint):
-        size += _encoded_size(node)
+        try:
+            size += _encoded_size(node)
+        except OverflowError:
+            raise Unsupported(
+                "The schema has a whole number that does not fit into 64 bits. Use a smaller one, or leave it out.",
+                param="schema",
+            ) from None
         if size > MOST_BYTES:
             raise Unsupported(
                 f"What is to be enforced has more than {MOST_BYTES} bytes once its parts are put together. Use fewer "
