@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Final
 
 AT_ONCE: Final = 8
@@ -33,7 +35,8 @@ class RequestStarts:
             self._left -= 1
             start()
         else:
-            self._waiting.append(start)
+            # In the context of its connection: that of `_next_turn` is of another.
+            self._waiting.append(partial(copy_context().run, start))
 
     def _next_turn(self) -> None:
         self._left = AT_ONCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar, copy_context
 from functools import partial
 
 import pytest
@@ -43,3 +44,17 @@ async def test_a_request_alone_is_begun_at_once_each_time() -> None:
         starts.begin(partial(begun.append, number))
         assert begun == list(range(number + 1))
         await asyncio.sleep(0)
+
+
+async def test_who_waits_is_begun_in_its_own_context() -> None:
+    whose: ContextVar[int] = ContextVar("whose")
+    starts, begun = RequestStarts(), list[tuple[int, int]]()
+
+    def come(number: int) -> None:
+        whose.set(number)
+        starts.begin(lambda: begun.append((number, whose.get())))
+
+    for number in range(2 * AT_ONCE):
+        copy_context().run(come, number)
+    await asyncio.sleep(0)
+    assert begun == [(number, number) for number in range(2 * AT_ONCE)]
