@@ -27,6 +27,7 @@ from gateway.loop.param_paths import locate_fault
 from gateway.loop.policies import OutputFilters
 from gateway.loop.rendering import render_parts
 from gateway.loop.schema_limits import check_limits
+from gateway.loop.single_tokens import token_by_token
 from gateway.loop.sinks import ACCEPTED, HeldSink
 from gateway.loop.span_attributes import generation_attributes, span_name
 from gateway.loop.structure import enforced
@@ -365,7 +366,14 @@ class Generator:
                 begun = read(EngineOutput(text=rendered.prefill))
                 if begun and (out := write(begun)):
                     await sink(out)
-            async with aclosing(self._outputs(generation, parser, context)) as outputs:
+            source = self._outputs(generation, parser, context)
+            if in_text is not None:
+                source = token_by_token(
+                    source,
+                    self.model.engine.tokenizer,
+                    skips_special=request.sampling.skip_special_tokens,
+                )
+            async with aclosing(source) as outputs:
                 async for output in outputs:
                     if held_back is not None and output.finish_reason not in ("error", "abort"):
                         sink = await held_back.release()

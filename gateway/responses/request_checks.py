@@ -39,3 +39,7 @@ def check_request(request: ResponseRequest, services: Services, *, goes_on: bool
                     "Send all items as input.",
                     param=name,
                 )
+        if request.store:
+            raise Unsupported(
+                'This server stores nothing (store = "none"). Leave store out.', param="store"
+            )

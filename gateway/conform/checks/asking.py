@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gateway.conform.client import Json
+from gateway.conform.client import HttpAnswer, Json
 from gateway.conform.outcome import CheckFailed, CheckSkipped, require
 from gateway.conform.registry import ServerUnderTest
 
@@ -28,21 +28,34 @@ FUNCTION: Json = {
 
 
 def respond(server: ServerUnderTest, **fields: Any) -> Json:
-    """A response. Raises `CheckFailed` if there is none."""
+    """A response. Raises `CheckFailed` if there is none, and `CheckSkipped` if the server refuses to store it."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
-    response = server.client.post("/responses", body).expect()
+    answer = server.client.post("/responses", body)
+    _refuses_to_store(answer, fields)
+    response = answer.expect()
     require(response["object"] == "response", f"object is {response['object']!r}")
     return response
 
 
 def respond_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
-    """The events of a streamed response. Raises `CheckFailed` for an error among them."""
+    """The events of a streamed response. Raises `CheckFailed` for an error among them, and `CheckSkipped` if the server
+    refuses to store it."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
-    events = server.client.post("/responses", {**body, "stream": True}).events()
+    answer = server.client.post("/responses", {**body, "stream": True})
+    _refuses_to_store(answer, fields)
+    events = answer.events()
     for event in events:
         if event.get("type") == "error":
             raise CheckFailed(f"an error event: {event}")
     return events
+
+
+def _refuses_to_store(answer: HttpAnswer, fields: Json) -> None:
+    """Raise `CheckSkipped` if that is what `answer` says."""
+    if answer.status == 400 and fields.get("store"):
+        error = answer.json().get("error")
+        if isinstance(error, dict) and error.get("param") == "store":
+            raise CheckSkipped("the server does not store responses")
 
 
 def output_text(response: Json) -> str:

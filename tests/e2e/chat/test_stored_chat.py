@@ -243,6 +243,7 @@ def test_a_server_without_a_store_says_so(gateway_server: StartGateway) -> None:
     with httpx.Client(base_url=gateway.base_url) as http:
         for answer in (
             http.post("/chat/completions", json={"messages": user("hello"), "store": True}),
+            http.post("/responses", json={"input": "hello", "store": True}),
             http.get("/chat/completions"),
             http.get("/chat/completions/x"),
         ):
@@ -250,6 +251,9 @@ def test_a_server_without_a_store_says_so(gateway_server: StartGateway) -> None:
             assert answer.json()["error"]["code"] == "unsupported_parameter"
         body = {"messages": user("hello"), "store": False}
         assert http.post("/chat/completions", json=body).status_code == 200
+        for asked in ({}, {"store": None}, {"store": False}):
+            told = http.post("/responses", json={"input": "hello", **asked}).json()
+            assert (told["status"], told["store"]) == ("completed", False)
 
 
 def test_completed_means_kept(gateway_server: StartGateway, monkeypatch: Any) -> None:

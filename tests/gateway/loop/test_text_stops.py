@@ -96,7 +96,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
             "engine": "scripted",
             "scripted": {"rules": [{**rule, "chunk": size} for rule in RULES]},
         }
-        for size in (1, 1000)
+        for size in (None, 1, 1000)
     }
     with run_gateway({"models": models}, tmp_path_factory.mktemp("stops")) as running:
         yield running
@@ -157,3 +157,24 @@ def test_a_token_that_is_cut_has_the_bytes_of_the_text(
     spelt = b"".join(bytes(each["bytes"]) for each in choice["logprobs"]["content"])
     assert choice["stop_reason"] == stop
     assert spelt.decode() == choice["message"]["content"]
+
+
+@pytest.mark.parametrize("stop", ["T", "wer. ST", "swer", "r", " And", "x"])
+@pytest.mark.parametrize("more", [{}, {"logprobs": True}, {"min_tokens": 14}])
+def test_the_tokens_that_count_do_not_depend_on_how_the_output_was_cut(
+    gateway: RunningGateway, stop: str, more: dict[str, Any]
+) -> None:
+    def told(model: str) -> tuple[Any, Any]:
+        asked = {
+            "model": model,
+            "messages": [{"role": "user", "content": "reason"}],
+            "stop": [stop],
+            "return_token_ids": True,
+            **more,
+        }
+        answer = httpx.post(f"{gateway.base_url}/chat/completions", json=asked, timeout=30).json()
+        [choice] = answer["choices"]
+        assert len(choice["token_ids"]) == answer["usage"]["completion_tokens"]
+        return choice, answer["usage"]
+
+    assert told("cut1000") == told("cutNone")
