@@ -118,7 +118,7 @@ class PermissionDenied(GatewayError):
     """The API key is valid, but not for this operation: 403."""
 
     status = 403
-    type = "permission_error"
+    type = "invalid_request_error"
 
 
 class NotFound(GatewayError):

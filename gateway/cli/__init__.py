@@ -66,7 +66,7 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that answers a missing command or action with its help, and an unknown option with one sentence."""
+    """A parser that answers a missing command or action with its help, and any other mistake with one sentence."""
 
     commands: Collection[str] = ()
 
@@ -87,7 +87,9 @@ class _Parser(argparse.ArgumentParser):
         if message.endswith((": COMMAND", ": ACTION")):
             self.print_help(sys.stderr)
             self.exit(2)
-        super().error(message)
+        raise ConfigurationError(
+            f"`{self.prog}`: {message}; `{self.prog} --help` says what it takes"
+        )
 
 
 def _spelled(given: list[str], commands: Collection[str]) -> list[str]:

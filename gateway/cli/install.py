@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from importlib import util
 from gateway.cli.common import Commands
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
-from gateway.packages import PACKAGES
+from gateway.packages import PACKAGES, is_installed
 from gateway.plugins import installed_plugins
 
 _PREFIX = "litegate-"
@@ -49,16 +50,40 @@ def add_to(commands: Commands) -> None:
 
 
 def install_packages(arguments: argparse.Namespace) -> int:
-    """Install packages. Returns the installer's exit code."""
+    """Install packages. Returns the installer's exit code, or 1 if a package without a plugin was asked for by its name."""
     command = ["install", *(["--upgrade"] if arguments.upgrade else [])]
     for name in arguments.names:
         command += ["--editable", name] if arguments.editable else [_wanted_package(name)]
     before = _plugins()
+    others = [] if arguments.editable else [each for each in arguments.names if _is_other(each)]
+    present = {each for each in others if is_installed(each)}
     code = _run(command)
     if code == 0:
         new = sorted(set(_plugins_now()) - set(before))
         print(f"New plugins: {', '.join(new)}." if new else "No new plugin was installed.")
+        packages = {_normalized(each) for each in before.values()}
+        if not new and (bare := [each for each in others if _normalized(each) not in packages]):
+            for name in bare:
+                print(f"gateway: {_no_plugin(name, name in present)}", file=sys.stderr)
+            return 1
     return code
+
+
+def _is_other(name: str) -> bool:
+    """Whether it is the name of a package that this project does not have."""
+    return _BARE.fullmatch(name) is not None and _package(name) not in PACKAGES
+
+
+def _normalized(package: str) -> str:
+    """The one spelling of a package's name, as the Python packaging standards define it."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def _no_plugin(name: str, was_there: bool) -> str:
+    if was_there:
+        return f"the package {name} has no plugin of the gateway; it was installed before."
+    remove = shlex.join(_installer(["uninstall", name]))
+    return f"the package {name} was installed, but has no plugin of the gateway; `{remove}` removes it."
 
 
 def uninstall_packages(arguments: argparse.Namespace) -> int:
@@ -128,13 +153,17 @@ def _plugins_now() -> list[str]:
 
 
 def _run(command: Sequence[str], *, confirmed: bool = False) -> int:
-    """Run pip in this environment, or uv where pip is missing (`uv tool`, `uvx`, `uv venv`)."""
-    if util.find_spec("pip") is not None:
-        runner = [sys.executable, "-m", "pip", *command, *(["--yes"] if confirmed else [])]
-    elif (uv := shutil.which("uv")) is not None:
-        runner = [uv, "pip", command[0], "--python", sys.executable, *command[1:]]
-    else:
-        raise ConfigurationError(
-            f"{sys.prefix} has neither pip nor uv: run `{sys.executable} -m ensurepip` first"
-        )
+    """Run the installer. Returns its exit code."""
+    runner = _installer(command, confirmed=confirmed)
     return subprocess.run(runner, check=False).returncode  # noqa: S603 - the user's own command line
+
+
+def _installer(command: Sequence[str], *, confirmed: bool = False) -> list[str]:
+    """The command line of pip in this environment, or of uv where pip is missing (`uv tool`, `uvx`, `uv venv`)."""
+    if util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", *command, *(["--yes"] if confirmed else [])]
+    if (uv := shutil.which("uv")) is not None:
+        return [uv, "pip", command[0], "--python", sys.executable, *command[1:]]
+    raise ConfigurationError(
+        f"{sys.prefix} has neither pip nor uv: run `{sys.executable} -m ensurepip` first"
+    )

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from gateway.chat.tools import check_chat_tools
 from gateway.config import Config
 from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError
@@ -48,6 +49,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
     """Check everything that can be checked without opening it. Raises `ConfigurationError`."""
     try:
         check_allowed_tools(config)
+        check_chat_tools(config)
         return Selection(
             models=[
                 resolve_model(name, model, plugins, workers=config.server.workers)

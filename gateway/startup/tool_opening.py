@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.chat.tools import chat_servers_of, check_chat_tools
+from gateway.chat.tools import chat_servers_of
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import Offer, OpenTool
@@ -34,7 +34,6 @@ class OpenTools:
         self, config: Config, selected: Iterable[tuple[Offer[OpenTool], Struct]]
     ) -> None:
         """Open the tool servers of `config`. Raises `ConfigurationError`."""
-        check_chat_tools(config)
         for name, (offer, tool_config) in zip(config.tools, selected, strict=True):
             self.owned[name] = await self.open(offer, tool_config)
 

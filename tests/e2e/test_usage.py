@@ -193,7 +193,7 @@ def test_costs_are_shown_by_day_alone(gateway: RunningGateway) -> None:
 def test_administrators_alone_read_it(gateway: RunningGateway, path: str) -> None:
     refused = read(gateway, path, name="ada")
     assert refused.status_code == 403
-    assert refused.json()["error"]["type"] == "permission_error"
+    assert refused.json()["error"]["type"] == "invalid_request_error"
     assert httpx.get(f"{gateway.base_url}/organization/{path}").status_code == 401
 
 

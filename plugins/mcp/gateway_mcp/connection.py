@@ -17,6 +17,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
+    PARSE_ERROR,
     CallToolResult,
     Implementation,
     RequestParamsMeta,
@@ -40,6 +41,10 @@ MAX_PAGES = 100
 
 LONGEST_MESSAGE = 2000
 """Maximum length of a server's own error message in characters; the rest is cut off."""
+
+
+_UNREADABLE = ("Failed to parse JSON response: ", "Failed to parse SSE message: ")
+"""What the SDK's own errors for answers that it cannot read begin with, before the lines of its validators."""
 
 
 class ServerFailure(Exception):
@@ -317,6 +322,10 @@ def reason(error: BaseException) -> str:
     match error:
         case ServerFailure():
             return str(error)
+        case MCPError(code=code, message=message) if code == PARSE_ERROR and message.startswith(
+            _UNREADABLE
+        ):
+            return "its answer is no valid message of the protocol"
         case MCPError():
             return error.message[:LONGEST_MESSAGE]
         case httpx2.HTTPStatusError():

@@ -85,11 +85,23 @@ def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -
     assert f"FAIL  address 127.0.0.1 port {port}" in out
 
 
-def test_a_wrong_command_line_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["serve", "--port", "x"])
-    assert caught.value.code == 2
-    assert "usage: gateway" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--port", "x"], "`gateway serve`: argument --port: invalid int value: 'x'; `gateway serve --help` says what it takes."),
+        (["serve", "--port"], "`gateway serve`: argument --port: expected one argument; `gateway serve --help` says"),
+        (["install"], "`gateway install`: the following arguments are required: NAME; `gateway install --help` says"),
+        (["usage", "--days", "0"], "`gateway usage`: argument --days: a number of days from 1 to 400; "),
+        (["config", "nothing"], "`gateway config`: argument ACTION: invalid choice: 'nothing' (choose from"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"gateway: {sentence}")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", ["serve", "plugins", "models", "doctor", "new"])

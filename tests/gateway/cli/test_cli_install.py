@@ -69,6 +69,32 @@ def test_a_slip_installs_no_strangers_package(
     assert main(["install", f"./{name}", f"{name}==1.0"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("nothing", 1, f"nothing was installed, but has no plugin of the gateway; `{sys.executable} -m pip uninstall nothing` removes it.\n"),
+        ("msgspec", 1, "msgspec has no plugin of the gateway; it was installed before.\n"),
+        ("My_Own", 0, ""),
+        ("redis", 0, ""),
+        ("./folder", 0, ""),
+    ],
+)  # fmt: skip
+def test_a_package_without_a_plugin_is_exit_code_1(
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(install, "_plugins_now", lambda: ["memory", "own"])
+    assert main(["install", name]) == code
+    out, err = capsys.readouterr()
+    assert out == "No new plugin was installed.\n"
+    assert err.endswith(said)
+    assert err.count("\n") == code
+
+
 def test_uv_installs_where_there_is_no_pip(
     commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

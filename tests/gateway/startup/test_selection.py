@@ -423,6 +423,7 @@ def test_everything_is_checked_before_anything_is_opened() -> None:
         ({"tools": {"dice": {"trm": 1}}}, 'here.toml: tools.dice.trm: there is no such key; did you mean "trim"?'),
         ({"stores": {"memroy": {}}}, 'here.toml: stores.memroy: no loaded plugin offers a store named \'memroy\'; did you mean "memory"?'),
         ({"stores": {"memory": {"x": 1}}}, "here.toml: stores.memory.x: there is no such key"),
+        ({"server": ServerConfig(chat_tools=["dcie"])}, "here.toml: server.chat_tools names 'dcie', but there is no table [tools.dcie]"),
         ({"server": ServerConfig(store="redis")}, "here.toml: server.store: no loaded plugin offers a store named 'redis'"),
     ],
 )  # fmt: skip

@@ -294,6 +294,17 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     assert page.messages == []
 
 
+ONE_IS_SILENT = """
+  const plain = window.fetch;
+  window.fetch = async (...given) => {
+    const answer = await plain(...given);
+    if (!String(given[0]).includes("/v1/gateway/")) return answer;
+    return Response.json({ ...(await answer.json()), workers: 2, answered: 1, silent: [4711] });
+  };
+"""
+"""Makes a page read the answers of a server with a worker process that does not answer."""
+
+
 def test_administrators_see_keys_settings_and_queues(chromium: Chromium, tmp_path: Path) -> None:
     keys = [
         {"name": HOSTILE_NAME, "sha256": hash_key("key-ada"), "tokens_per_day": 1000},
@@ -338,6 +349,11 @@ def test_administrators_see_keys_settings_and_queues(chromium: Chromium, tmp_pat
             page.resize(390, 800)
             page.wait("document.querySelector('.view :is(table, .tile)')")
             assert page.run("document.documentElement.scrollWidth") <= 390
+        page.run(ONE_IS_SILENT)
+        for view in ("keys", "models", "requests"):
+            page.run(f"location.hash = '#/{view}'")
+            page.wait(f"document.querySelector('nav [aria-current]')?.hash === '#/{view}'")
+            page.wait("/Did not answer:.* 4711/.test(document.querySelector('.view').innerText)")
         assert not page.run("document.querySelector('.view img')")
         assert page.run("window.owned") is None
         assert [each for each in page.messages if "403" not in each and "401" not in each] == []

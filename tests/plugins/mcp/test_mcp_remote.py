@@ -225,7 +225,8 @@ def test_a_server_that_floods_is_given_up(mcp_gateway: StartGateway, recorder: R
 
 def test_garbage_is_a_failed_list(mcp_gateway: StartGateway, recorder: Recorder) -> None:
     recorder.answer = (200, {"content-type": "application/json"}, b'{"jsonrpc": "2.0", "id": 0}')
-    assert "could not be listed" in failed_list(mcp_gateway(remote=HERE), recorder.url)
+    error = failed_list(mcp_gateway(remote=HERE), recorder.url)
+    assert "could not be listed: its answer is no valid message of the protocol" in error
 
 
 def test_a_server_with_too_many_tools_is_refused(

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { drawn, fill, h } from "./dom.js";
-import { badge, shown, table, view } from "./views.js";
+import { badge, shown, silence, table, view } from "./views.js";
 
 const count = (value) => (value === null ? "" : value.toLocaleString());
 const date = (unix, none) => (unix ? new Date(unix * 1000).toLocaleString() : none);
@@ -30,6 +30,7 @@ export function keysView() {
         h("div", {}, h("strong", {}, key.name), " ", key.admin && badge("admin", null), key.keys > 1 && h("div", { class: "hint" }, `${key.keys} keys`), key.expires && h("div", { class: "hint" }, `Until ${date(key.expires)}`)),
         key.models === null ? "all" : key.models.join(", ") || "none", key.tools === null ? "all" : key.tools.join(", ") || "none", limits(key),
         spent(key), count(key.requests_today), count(key.tokens_30_days), count(key.running), date(key.last_used, key.requests_30_days ? "before the last start" : "")])),
+      silence(answer.silent),
       answer.total > answer.data.length && h("p", { class: "hint" }, `The first ${count(answer.data.length)} of ${count(answer.total)}.`),
     ];
   });
@@ -73,18 +74,19 @@ function queueChart(model) {
     h("figcaption", { class: "hint" }, `Last hour, by minutes: at most ${count(ran)} ran and ${count(waited)} waited at a time.`));
 }
 
-/** What administrators see of a model beside what everybody does; null for others. By the model's name. */
+/** What administrators see of models beside what everybody does: by their names, and which processes did not answer. */
 export async function modelDetails() {
   try {
-    const { data } = await get("/v1/gateway/models");
-    return new Map(data.map((model) => [model.id, {
+    const { data, silent } = await get("/v1/gateway/models");
+    const models = new Map(data.map((model) => [model.id, {
       facts: [["Engine", model.engine], ["Queue now", `${count(model.running)} of ${count(model.max_running)} run, ${count(model.waiting)} of ${count(model.max_waiting)} wait`],
         ["Loaded", model.load === "on_demand" ? "on demand" : "at the start"], ["Unloaded after", model.idle_unload && `${model.idle_unload} idle seconds`], ["Failure", model.failure],
         ...Object.entries(model.measured).map(([name, value]) => [name, value.toLocaleString()])],
       chart: model.queue.length ? queueChart(model) : null,
     }]));
+    return { models, silent };
   } catch (error) {
     if (error.status !== 403) throw error;
-    return new Map();
+    return { models: new Map(), silent: [] };
   }
 }

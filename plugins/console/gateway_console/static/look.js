@@ -7,7 +7,7 @@ import { codeBlock } from "./markdown.js";
 import { modelDetails } from "./admin.js";
 import { reference } from "./reference.js";
 import { timeline } from "./requests.js";
-import { badge, facts, shown, table, view } from "./views.js";
+import { badge, facts, shown, silence, table, view } from "./views.js";
 
 const path = encodeURIComponent;
 
@@ -38,14 +38,14 @@ function changeButton(model, redraw) {
 export function modelsView() {
   const body = h("div");
   const draw = () => shown(body, async () => {
-    const [{ data }, details] = await Promise.all([get("/v1/models"), modelDetails()]);
-    return data.map((model) => h("section", { class: "tile" }, h("h2", {}, model.id, model.state && badge(model.state, model.state === "ready" || model.state === "loaded")),
+    const [{ data }, { models, silent }] = await Promise.all([get("/v1/models"), modelDetails()]);
+    return [silence(silent), data.map((model) => h("section", { class: "tile" }, h("h2", {}, model.id, model.state && badge(model.state, model.state === "ready" || model.state === "loaded")),
       model.description && h("p", {}, model.description),
       facts([["Context", model.max_model_len && `${model.max_model_len.toLocaleString()} tokens`], ["Does", (model.capabilities || []).join(", ")], ["Aliases", (model.aliases || []).join(", ")],
         ["Adapter of", model.parent], ["Since", time(model.created)],
-        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]), ...(details.get(model.id)?.facts || [])]),
-      details.get(model.id)?.chart,
-      changeButton(model, draw)));
+        ...Object.entries(model).filter(([name]) => !KNOWN.has(name)).map(([name, value]) => [name, typeof value === "object" ? JSON.stringify(value) : String(value)]), ...(models.get(model.id)?.facts || [])]),
+      models.get(model.id)?.chart,
+      changeButton(model, draw)))];
   });
   draw();
   return view("Models", "What requests may name, from /v1/models. Loading and unloading needs an admin key, if the gateway has keys.", body);

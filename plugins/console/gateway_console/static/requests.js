@@ -108,7 +108,7 @@ export function requestsView() {
   }
 
   function show(answer) {
-    const told = answer.answered < answer.workers ? `Only ${answer.answered} of ${answer.workers} worker processes have answered; requests of the others are not shown.` : "";
+    const told = answer.answered < answer.workers ? `Only ${answer.answered} of ${answer.workers} worker processes have answered; requests of the others are not shown.${answer.silent?.length ? ` Did not answer: ${answer.silent.join(", ")} (process ids).` : ""}` : "";
     note.className = "hint";
     if (note.textContent !== told) note.textContent = told;
     heading.textContent = `Running (${answer.total.toLocaleString()})`;

@@ -22,6 +22,9 @@ export function table(label, head, rows) {
     h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))))));
 }
 
+/** Names the worker processes that did not answer the server; null if all did. */
+export const silence = (ids) => (ids?.length ? h("p", { class: "hint" }, `Did not answer: worker ${ids.length > 1 ? "processes" : "process"} ${ids.join(", ")}. What ${ids.length > 1 ? "they know" : "it knows"} is missing here.`) : null);
+
 /** `good` is true, false, or null for neither. */
 export const badge = (text, good) => h("span", { class: `badge ${good === null ? "" : good ? "good" : "bad"}` }, text);
 /** Names with their values; those without a value are left out. */
