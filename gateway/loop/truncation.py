@@ -27,22 +27,49 @@ _ANSWERS: Final = (
 def turn_starts(items: Sequence[Item]) -> list[int]:
     """The indices at which the turns of a conversation begin: the first of each run of consecutive user messages.
 
-    The model's answer, with its calls and their outputs, belongs to the same turn, so calls and outputs are never
-    separated. The last turn is the current request.
+    The model's answer, with its calls and their outputs, belongs to the same turn, also if the user has said something
+    between them, so calls and outputs are never separated. The last turn is the current request.
     """
     starts: list[int] = []
     inside_user = False
+    answered = _places_of_answers(items)
+    reach = -1
     for index, item in enumerate(items):
         of_user = _is_of_user(item)
-        if of_user and not inside_user:
+        if of_user and not inside_user and index > reach:
             starts.append(index)
         inside_user = of_user
+        if answered and (call := _called(item)) is not None:
+            reach = max(reach, answered.get(call, -1))
     return starts
+
+
+def _places_of_answers(items: Sequence[Item]) -> dict[str, int]:
+    """The index of the last answer to each call, by the call's id."""
+    places: dict[str, int] = {}
+    for index, item in enumerate(items):
+        if isinstance(item, wire.McpApprovalResponse):
+            places[item.approval_request_id] = index
+        elif isinstance(item, _ANSWERS):
+            # Outputs of local shells have the id of their call, or a `call_id`.
+            answer = getattr(item, "call_id", None) or getattr(item, "id", None)
+            if isinstance(answer, str):
+                places[answer] = index
+    return places
+
+
+def _called(item: Item) -> str | None:
+    """The id by which an answer names `item`."""
+    if isinstance(item, wire.McpApprovalRequest):
+        return item.id
+    call_id = None if isinstance(item, _ANSWERS) else getattr(item, "call_id", None)
+    return call_id if isinstance(call_id, str) else None
 
 
 def droppable(items: Sequence[Item]) -> list[range]:
     """The parts of a conversation that can be left out, as indices, in the order in which they go: the turns before the last;
-    of the last turn, the user's messages but the last, then the model's steps (calls with their outputs) but the last.
+    of the last turn, the user's messages but the last, then the model's steps (calls with their outputs) but the last and
+    those in which the user has said something.
     """
     starts = turn_starts(items)
     if not starts:
@@ -51,7 +78,10 @@ def droppable(items: Sequence[Item]) -> list[range]:
     while end < len(items) and _is_of_user(items[end]):
         end += 1
     said = [range(index, index + 1) for index in range(starts[-1], end - 1)]
-    return [*(range(*pair) for pair in pairwise(starts)), *said, *_steps(items, end)[:-1]]
+    steps = (
+        step for step in _steps(items, end)[:-1] if not any(_is_of_user(items[at]) for at in step)
+    )
+    return [*(range(*pair) for pair in pairwise(starts)), *said, *steps]
 
 
 def without_oldest(items: Sequence[Item], count: int, *, preamble: int = 0) -> list[Item]:

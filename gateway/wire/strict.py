@@ -6,7 +6,8 @@ They read plain JSON, before it is converted; what has the wrong type is left to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from gateway.errors import InvalidRequest, ParamPath
@@ -200,21 +201,25 @@ def _check_tool_options(raw: dict[str, Any]) -> None:
 
 def _check_calls(messages: Any) -> None:
     """Each call of a chat is answered by the messages that follow it, and these answer nothing else."""
-    called: set[Any] = set()
-    open_calls: list[Any] = []
+    called: frozenset[str] = frozenset()
+    open_calls: dict[str, None] = {}
+    """Those without an answer, in their order."""
     sent = messages if isinstance(messages, list) else []
     for index, message in enumerate(sent):
         if not isinstance(message, dict):
             return
         if message.get("role") == "tool":
             _check_answer(message, index, called)
-            open_calls = [each for each in open_calls if each != message.get("tool_call_id")]
+            if isinstance(answered := message.get("tool_call_id"), str):
+                open_calls.pop(answered, None)
             continue
         if open_calls:
             raise _unanswered(open_calls, f"messages.[{index}].role")
         calls = message.get("tool_calls")
-        open_calls = [call.get("id") for call in calls or () if isinstance(call, dict)] if isinstance(calls, list) else []  # fmt: skip
-        called = {each for each in open_calls if isinstance(each, str)}
+        found = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []  # fmt: skip
+        # Ids that are no strings are refused where the message is decoded.
+        open_calls = dict.fromkeys(each for each in found if isinstance(each, str))
+        called = frozenset(open_calls)
     if open_calls:
         raise _unanswered(open_calls, "messages")
 
@@ -233,10 +238,10 @@ def _check_answer(message: dict[str, Any], index: int, called: Collection[Any]) 
         )
 
 
-def _unanswered(call_ids: list[Any], param: str) -> InvalidRequest:
+def _unanswered(call_ids: Iterable[str], param: str) -> InvalidRequest:
     return InvalidRequest(
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The "
-        f"following tool_call_ids did not have response messages: {shortened(', '.join(map(str, call_ids[:16])))}",
+        f"following tool_call_ids did not have response messages: {shortened(', '.join(islice(call_ids, 16)))}",
         param=param,
     )
 

@@ -43,6 +43,41 @@ def test_the_last_question_and_the_last_step_stay(items: list[Item], count: int)
     assert calls == outputs
 
 
+@given(
+    st.lists(
+        st.sampled_from(["user", "system", "assistant", "a", "b", "c", "d"]),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(0, 12),
+)
+def test_what_the_user_says_between_a_call_and_its_output_separates_them_not(
+    order: list[str], count: int
+) -> None:
+    """A call is made where its name is found first, and answered where it is found again."""
+    items: list[Item] = []
+    seen: set[str] = set()
+    for name in order:
+        if len(name) > 1:
+            items.append(message(name, str(len(items))))
+        elif name not in seen:
+            items.append(FunctionCall(call_id=name, name="f", arguments="{}"))
+        elif (answer := FunctionCallOutput(call_id=name, output="x")) not in items:
+            items.append(answer)
+        seen.add(name)
+    _, outputs = calls_and_outputs(items)
+    kept = without_oldest(items, count)
+    left, answered = calls_and_outputs(kept)
+    assert left & outputs == answered
+    asked = [i for i in items if isinstance(i, Message) and i.role == "user"]
+    assert all(each in kept for each in asked[-1:])
+    assert [i for i in kept if _is(i, "system")] == [i for i in items if _is(i, "system")]
+
+
+def _is(item: Item, role: str) -> bool:
+    return isinstance(item, Message) and item.role == role
+
+
 def test_calls_that_were_made_together_go_together() -> None:
     def call(name: str) -> Item:
         return FunctionCall(call_id=name, name="f", arguments="{}")

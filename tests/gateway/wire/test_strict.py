@@ -145,3 +145,23 @@ def test_every_parameter_of_the_sdk_is_known() -> None:
         (completion_create_params.CompletionCreateParamsStreaming, strict.COMPLETIONS),
     ):
         assert set(base.__annotations__) <= known
+
+
+def test_many_calls_are_compared_with_their_answers_once() -> None:
+    compared = 0
+
+    class CountedId(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+    names = [f"call_{number}" for number in range(500)]
+    messages = [calling(*map(CountedId, names)), *map(tool, map(CountedId, reversed(names)))]
+    strict.check_chat({"model": "m", "messages": [USER, *messages]})
+    assert compared < 10 * len(names)
