@@ -4,16 +4,22 @@
 The pages are written for whoever reads them in the repository. Here they are copied into one folder, with the READMEs of the
 packages beside them. Links are changed to match; one to a file that is no page becomes the file's path. Building needs
 `pip install -r docs/requirements.txt`; `--pages` only writes the pages. A warning is an error.
+
+With `--versioned` the site is one of several: it is written into a folder of FOLDER that is named after the version in `pyproject.toml`, the
+others stay as they are, FOLDER's `index.html` leads to the newest, and each page has a selector of versions. The list of versions is `versions.json`,
+in the form of mike, which the theme reads.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import posixpath
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,7 +116,7 @@ def _indented(lines: list[str]) -> Iterator[str]:
         before = line if not levels or item else before
 
 
-def write_pages(folder: Path) -> None:
+def write_pages(folder: Path, *, versioned: bool = False) -> None:
     """Write all pages, images and the configuration into `folder`, which must not exist."""
     places = sources()
     pages = folder / "docs"
@@ -123,19 +129,51 @@ def write_pages(folder: Path) -> None:
     packages = [place for place in places.values() if place.startswith("packages/")]
     listed = "Packages:\n" + "\n".join(f"          - {place}" for place in sorted(packages))
     settings = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    if versioned:
+        settings += "extra:\n  version:\n    provider: mike\n"
     (folder / "mkdocs.yml").write_text(settings.replace("Packages: []", listed), encoding="utf-8")
+
+
+def this_version() -> str:
+    """The version of the gateway, by its first two numbers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return ".".join(project["version"].split(".")[:2])
+
+
+def list_versions(folder: Path) -> None:
+    """Write what leads to the versions in `folder`, each of which is a folder named by two numbers."""
+    found = [each.name for each in folder.iterdir() if re.fullmatch(r"\d+\.\d+", each.name)]
+    found.sort(key=lambda name: [int(number) for number in name.split(".")], reverse=True)
+    listed = [
+        {"version": name, "title": name, "aliases": ["latest"] if name == found[0] else []}
+        for name in found
+    ]
+    (folder / "versions.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+    (folder / "index.html").write_text(
+        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Litegate</title>\n'
+        f'<meta http-equiv="refresh" content="0; url={found[0]}/index.html">\n'
+        f'<a href="{found[0]}/index.html">Litegate {found[0]}</a>\n</html>\n',
+        encoding="utf-8",
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--pages", action="store_true", help="only write the pages, into FOLDER")
+    parser.add_argument(
+        "--versioned",
+        action="store_true",
+        help="write into a folder of FOLDER, beside other versions",
+    )
     arguments = parser.parse_args()
-    target: Path = arguments.folder.absolute()
+    site: Path = arguments.folder.absolute()
+    target = site / this_version() if arguments.versioned else site
     pages = target if arguments.pages else target.with_name(f"{target.name}-pages")
     for folder in {target, pages}:
         shutil.rmtree(folder, ignore_errors=True)
-    write_pages(pages)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_pages(pages, versioned=arguments.versioned)
     if arguments.pages:
         return 0
     command = [
@@ -150,6 +188,8 @@ def main() -> int:
     if built.returncode == 0:
         shutil.move(pages / "site", target)
         shutil.rmtree(pages)
+        if arguments.versioned:
+            list_versions(site)
     return built.returncode
 
 

@@ -1,0 +1,45 @@
+"""The documentation as a site of several versions. That it is built without warnings is a stage of `.ci/run`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "build_site.py"
+
+
+@pytest.fixture
+def build_site() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("build_site", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_newest_version_is_the_first_page(build_site: ModuleType, tmp_path: Path) -> None:
+    for name in ("0.9", "0.10", "0.2", "pages"):
+        (tmp_path / name).mkdir()
+    build_site.list_versions(tmp_path)
+    listed = json.loads((tmp_path / "versions.json").read_text())
+    assert [each["version"] for each in listed] == ["0.10", "0.9", "0.2"]
+    assert [each["aliases"] for each in listed] == [["latest"], [], []]
+    assert 'href="0.10/index.html"' in (tmp_path / "index.html").read_text()
+
+
+def test_a_site_of_one_version_has_no_selector(build_site: ModuleType, tmp_path: Path) -> None:
+    build_site.write_pages(tmp_path / "one")
+    build_site.write_pages(tmp_path / "several", versioned=True)
+    one = (tmp_path / "one" / "mkdocs.yml").read_text()
+    assert "provider" not in one
+    assert (tmp_path / "several" / "mkdocs.yml").read_text().startswith(one)
+
+
+def test_the_version_is_that_of_the_gateway(build_site: ModuleType) -> None:
+    assert version("litegate").startswith(build_site.this_version() + ".")
