@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import post
 from litestar.types import ASGIApp
 
@@ -13,6 +15,7 @@ from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.wire.completions import decode_completion_request
+from gateway.wire.large_bodies import decode_body
 
 
 @post("/v1/completions", status_code=200)
@@ -20,7 +23,7 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
     """Complete raw prompts, streaming or not."""
     services, owner = services_of(request), owner_of(request)
     body = await read_body(request, services)
-    decoded = decode_completion_request(body, strict=services.strict)
+    decoded = await decode_body(body, partial(decode_completion_request, strict=services.strict))
     take_rank(request, decoded)
     headers = trace_headers(request)
     note_unknown(request, services, "/v1/completions", decoded.unknown)

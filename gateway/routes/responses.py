@@ -30,6 +30,7 @@ from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.streaming import EventStream
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.listing import Deleted
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import InputTokens
@@ -44,7 +45,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     """Create a response: streaming, non-streaming, or in the background."""
     services, owner = services_of(request), owner_of(request)
     body = await read_body(request, services)
-    decoded = decode_response_request(body, strict=services.strict)
+    decoded = await decode_body(body, partial(decode_response_request, strict=services.strict))
     take_rank(request, decoded)
     headers = trace_headers(request)
     note_unknown(request, services, "/v1/responses", decoded.unknown)
@@ -169,7 +170,8 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
     body = await read_body(request, services)
-    decoded = decode_response_request(body, require_input=False, strict=services.strict)
+    decode = partial(decode_response_request, require_input=False, strict=services.strict)
+    decoded = await decode_body(body, decode)
     async with loaded(request, decoded.model):
         plan = await make_plan(
             msgspec.structs.replace(decoded, background=None, stream=None),
@@ -195,7 +197,8 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     """Compact a conversation: returns the items that replace it in the next request."""
     services = services_of(request)
     body = await read_body(request, services)
-    decoded = decode_response_request(body, require_input=False, strict=services.strict)
+    decode = partial(decode_response_request, require_input=False, strict=services.strict)
+    decoded = await decode_body(body, decode)
     async with loaded(request, decoded.model):
         plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
         run = ResponseRun(plan, services, quiet=True)

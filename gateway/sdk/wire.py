@@ -26,6 +26,7 @@ from gateway.wire.decoding import (
     one_of,
 )
 from gateway.wire.field_errors import (
+    MAX_TOOLS,
     check_length,
     missing,
     not_among,
@@ -50,6 +51,7 @@ from gateway.wire.items import (
     UrlSource,
     WebSearchAction,
 )
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.listing import (
     Deleted,
     Listing,
@@ -90,6 +92,7 @@ from gateway.wire.tools import (
 
 __all__ = [
     "MAX_INT",
+    "MAX_TOOLS",
     "ChatCompletion",
     "CodeInterpreterCall",
     "CodeInterpreterTool",
@@ -133,6 +136,7 @@ __all__ = [
     "check_length",
     "content",
     "convert",
+    "decode_body",
     "decode_metadata",
     "decode_object",
     "encode",

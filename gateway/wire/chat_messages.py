@@ -173,6 +173,9 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
         calls = raw.get("tool_calls")
         if isinstance(calls, list) and any(map(_is_untyped, calls)):
             raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
+    content = raw.get("content")
+    if type(content) is list:
+        check_length(content, (*param, "content"))
     message: Message = convert(raw, cls, param)
     return message
 

@@ -10,7 +10,14 @@ from typing import Any
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject
 from gateway.wire.decoding import convert
-from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
+from gateway.wire.field_errors import (
+    MAX_TOOLS,
+    check_length,
+    missing,
+    not_among,
+    shortened,
+    wrong_type,
+)
 from gateway.wire.tools import (
     AllowedToolsChoice,
     CustomChoice,
@@ -30,7 +37,7 @@ def decode_chat_tools(raw: Any, param: ParamPath = ("tools",)) -> list[Tool]:
     """Decode a request's tools from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of tools", raw)
-    check_length(raw, param)
+    check_length(raw, param, MAX_TOOLS)
     return [_tool(each, (*param, index)) for index, each in enumerate(raw)]
 
 
@@ -38,7 +45,7 @@ def decode_functions(raw: Any, param: ParamPath = ("functions",)) -> list[Tool]:
     """Decode the legacy `functions`, likewise."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of functions", raw)
-    check_length(raw, param)
+    check_length(raw, param, MAX_TOOLS)
     return [_function(each, (*param, index)) for index, each in enumerate(raw)]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from gateway.errors import InvalidRequest, ParamPath, param_path
 from gateway.wire.common import Tagged, type_of
 from gateway.wire.conversion_errors import explain
-from gateway.wire.field_errors import listed, missing, name_type, not_among, wrong_type
+from gateway.wire.field_errors import MAX_ITEMS, listed, missing, name_type, not_among, wrong_type
 
 T = TypeVar("T")
 
@@ -79,12 +79,17 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """Like `decode_json`, and rejects anything but an object."""
+    """Like `decode_json`, and rejects anything but an object of up to `MAX_ITEMS` parameters."""
     raw = decode_json(body)
     if not isinstance(raw, dict):
         raise InvalidRequest(
             f"The request body must be a JSON object, but it is {name_type(raw)}.",
             code="invalid_json",
+        )
+    if len(raw) > MAX_ITEMS:
+        raise InvalidRequest(
+            f"The request body has too many properties. Expected at most {MAX_ITEMS}, but got {len(raw)} instead.",
+            code="object_above_max_properties",
         )
     return raw
 

@@ -8,7 +8,9 @@ from typing import Any
 from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 
 MAX_ITEMS = 20_000
-"""Maximum number of items, messages or tools in one request."""
+"""Maximum number of items or messages in one request, of parts in one of them, and of parameters."""
+MAX_TOOLS = 1024
+"""Maximum number of entries in a request's `tools`. OpenAI takes 128 functions."""
 
 
 def missing(param: str | ParamPath, hint: str = "") -> InvalidRequest:
@@ -55,11 +57,11 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
-def check_length(raw: list[Any], param: str | ParamPath) -> None:
-    """Reject an array of more than `MAX_ITEMS`. Decoding blocks other requests."""
-    if len(raw) > MAX_ITEMS:
+def check_length(raw: list[Any], param: str | ParamPath, most: int = MAX_ITEMS) -> None:
+    """Reject an array of more than `most`. Decoding blocks other requests."""
+    if len(raw) > most:
         raise InvalidRequest(
-            f"Invalid '{_name(param)}': array too long. Expected an array with maximum length {MAX_ITEMS}, but got an array with "
+            f"Invalid '{_name(param)}': array too long. Expected an array with maximum length {most}, but got an array with "
             f"length {len(raw)} instead.",
             param=param,
             code="array_above_max_length",

@@ -79,6 +79,7 @@ def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
             return Message(role=raw["role"], content=[_TEXTS[allowed[0]](text=content)])
         raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
     else:
+        check_length(content, (*param, index, "content"))
         for part in content:
             if part["type"] not in allowed:
                 return convert(_normal_message(raw, (*param, index)), Message, (*param, index))
@@ -109,6 +110,7 @@ def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
         return {**raw, "content": [{"type": allowed[0], "text": content}]}
     if not isinstance(content, list):
         raise wrong_type((*param, "content"), "one of an array of objects or string", content)
+    check_length(content, (*param, "content"))
     parts = [
         _normal_part(part, role, allowed, (*param, "content", index))
         for index, part in enumerate(content)

@@ -11,7 +11,14 @@ from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
 from gateway.wire.decoding import convert, members, one_of
-from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
+from gateway.wire.field_errors import (
+    MAX_TOOLS,
+    check_length,
+    missing,
+    not_among,
+    shortened,
+    wrong_type,
+)
 
 ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
 """OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into
@@ -360,7 +367,7 @@ def decode_tools(raw: Any, param: ParamPath = ("tools",)) -> list[Tool]:
     """Decode a request's tools from plain JSON. Raises `InvalidRequest` with the precise parameter."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of tools", raw)
-    check_length(raw, param)
+    check_length(raw, param, MAX_TOOLS)
     return [_decode_tool(tool, (*param, index)) for index, tool in enumerate(raw)]
 
 

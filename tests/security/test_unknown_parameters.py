@@ -58,7 +58,7 @@ def test_a_name_cannot_write_headers() -> None:
 
 
 def test_a_body_of_unknown_names_is_answered_as_any(gateway: RunningGateway) -> None:
-    body = {"model": "m", "input": "x", **{f"p{number}\r\nx": 1 for number in range(20_000)}}
+    body = {"model": "m", "input": "x", **{f"p{number}\r\nx": 1 for number in range(19_000)}}
     with httpx.Client(base_url=gateway.base_url, timeout=60) as http:
         answer = http.post("/responses", json=body)
         assert answer.status_code == 200

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from gateway.sdk import AsgiApp, GatewayError, PreparedAnswer, Reply, Route, RouteRequest
-from gateway.sdk.wire import Value, encode, new_id
+from gateway.sdk.wire import Value, decode_body, encode, new_id
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.config import MessagesConfig
@@ -105,7 +105,7 @@ class MessagesApi:
     ) -> tuple[MessagesRequest, ConvertedRequest]:
         body = await request.body()
         gateway, owner = request.gateway, request.owner
-        decoded = decode_request(body, counts=counts)
+        decoded = await decode_body(body, partial(decode_request, counts=counts))
         request.note_unknown(decoded.unknown)
         converted = convert_request(
             decoded,

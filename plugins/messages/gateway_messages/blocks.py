@@ -241,6 +241,7 @@ def _content(raw: Any, param: ParamPath, table: Mapping[str, type[Block]]) -> li
         return [TextBlock(text=raw)]
     if not isinstance(raw, list):
         raise wrong_type(param, "a string or an array of content blocks", raw)
+    check_length(raw, param)
     blocks = []
     for index, each in enumerate(raw):
         where = (*param, index)

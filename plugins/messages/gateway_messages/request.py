@@ -10,6 +10,7 @@ from msgspec import Meta
 from gateway.sdk import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.sdk.wire import (
     MAX_INT,
+    MAX_TOOLS,
     JsonObject,
     SharedParameters,
     Stops,
@@ -229,7 +230,7 @@ def _check(request: MessagesRequest, counts: bool) -> None:
 def _tools(raw: Any) -> list[Tool | ServerEntry]:
     if not isinstance(raw, list):
         raise wrong_type("tools", "an array of tools", raw)
-    check_length(raw, "tools")
+    check_length(raw, "tools", MAX_TOOLS)
     tools: list[Tool | ServerEntry] = []
     names: set[str] = set()
     for index, each in enumerate(raw):

@@ -74,6 +74,7 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "a server's tool": (with_(tools=[{"type": "web_search_20260318", "name": "web_search"}]), 400, "invalid_request_error", "tools[0].type: Tools of type 'web_search_20260318' are not available here. Leave it out, or have the server configured with a plugin that runs it ([tools.browser])."),
     "tool without schema": (with_(tools=[{"name": "f"}]), 400, "invalid_request_error", "Missing required parameter: 'tools[0].input_schema'."),
     "tool with another schema": (with_(tools=[{"name": "f", "input_schema": {"type": "array"}}]), 400, "invalid_request_error", "'tools[0].input_schema.type' must be 'object'."),
+    "too many tools": (with_(tools=[TOOL] * 1025), 400, "invalid_request_error", "Invalid 'tools': array too long. Expected an array with maximum length 1024, but got an array with length 1025 instead."),
     "two tools of one name": (with_(tools=[TOOL, TOOL]), 400, "invalid_request_error", "tools[1].name: Two tools are named 'f'. Give each its own name."),
     "tool_choice as text": (with_(tools=[TOOL], tool_choice="any"), 400, "invalid_request_error", "Invalid type for 'tool_choice': expected an object, but got a string instead."),
     "tool_choice without tools": (with_(tool_choice={"type": "any"}), 400, "invalid_request_error", "tool_choice is 'any', but there are no tools. Send tools, or leave tool_choice out."),

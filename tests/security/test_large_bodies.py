@@ -1,0 +1,64 @@
+"""Bodies of very many values: counted before anything is made of them, and decoded beside other requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.errors import InvalidRequest
+from gateway.wire.chat import decode_chat_request
+from gateway.wire.field_errors import MAX_ITEMS, MAX_TOOLS
+from gateway.wire.large_bodies import decode_body
+from gateway.wire.request import decode_response_request
+
+FUNCTION = {"name": "f", "parameters": {}}
+TOOLS = [{"type": "function", **FUNCTION}] * (MAX_TOOLS + 1)
+NESTED = [{"type": "function", "function": FUNCTION}] * (MAX_TOOLS + 1)
+PARTS = [{"type": "text", "text": "a"}] * (MAX_ITEMS + 1)
+UNTYPED = [{"role": "user", "content": PARTS}]
+TYPED = [{"role": "user", "content": [{**PARTS[0], "type": "input_text"}] * (MAX_ITEMS + 1)}]
+MESSAGE = {"role": "user", "content": "a"}
+CASES: dict[str, tuple[Callable[[bytes], Any], dict[str, Any], str | None]] = {
+    "parameters": (decode_response_request, {"input": "a", **{f"p{n}": 1 for n in range(MAX_ITEMS)}}, None),
+    "tools": (decode_response_request, {"input": "a", "tools": TOOLS}, "tools"),
+    "parts": (decode_response_request, {"input": TYPED}, "input[0].content"),
+    "parts of another type": (decode_response_request, {"input": UNTYPED}, "input[0].content"),
+    "tools of chat": (decode_chat_request, {"messages": [MESSAGE], "tools": NESTED}, "tools"),
+    "functions": (decode_chat_request, {"messages": [MESSAGE], "functions": [FUNCTION] * (MAX_TOOLS + 1)}, "functions"),
+    "parts of chat": (decode_chat_request, {"messages": UNTYPED}, "messages[0].content"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_too_many_values_are_counted(case: str) -> None:
+    decode, body, param = CASES[case]
+    with pytest.raises(InvalidRequest, match=r"too (long|many)") as refused:
+        decode(json.dumps(body).encode())
+    assert refused.value.param == param
+
+
+def test_as_many_tools_as_there_may_be() -> None:
+    body = {"input": "a", "tools": TOOLS[1:]}
+    assert len(decode_response_request(json.dumps(body).encode()).tools or ()) == MAX_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("body", "beside"),
+    [(b"[1, 2]", False), (b"x" * 1_000_000, False), (b"," * 1000, False), (b"1," * 100_000, True)],
+)
+def test_many_values_are_decoded_beside_other_requests(body: bytes, *, beside: bool) -> None:
+    def thread_of(given: bytes) -> int:
+        assert given is body
+        return threading.get_ident()
+
+    assert (asyncio.run(decode_body(body, thread_of)) != threading.get_ident()) is beside
+
+
+def test_errors_of_the_decoding_are_raised() -> None:
+    with pytest.raises(InvalidRequest):
+        asyncio.run(decode_body(b"1," * 100_000, decode_response_request))
