@@ -128,6 +128,23 @@ def test_the_schema_decides_what_a_value_is(family: str) -> None:
         assert (found, type(found[key])) == ({key: expected}, type(expected)), value
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("object", r'"{\"a\": \"\ud800x\"}"', {"a": "\ufffdx"}),
+        ("object", r"{\"a\": \"\ud800x\"}", {"a": "\ufffdx"}),
+        ("array", r'"[\"\udfff\ud83d\ude00\"]"', ["\ufffd😀"]),
+    ],
+)
+def test_half_of_a_surrogate_pair_in_escaped_json_is_replaced(
+    key: str, value: str, expected: Any
+) -> None:
+    """It cannot be sent."""
+    said = arguments("qwen3_coder", call("qwen3_coder", key, value))
+    assert json.loads(said) == {key: expected}
+    assert said.encode()
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_string_goes_out_as_it_comes(family: str) -> None:
     for key in ("string", "string_or_null", "string_or_object"):

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from gateway.sdk.json_schema import ANY_TYPE, JsonType, SchemaNode
 from gateway_parsers.kit.argument_types import STRING, MemberTypes
-from gateway_parsers.kit.coercion import MixedText, coerced, quoted
+from gateway_parsers.kit.coercion import MixedText, coerced, quoted, string_value
 from gateway_parsers.kit.literal_syntax import PYTHON
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE
@@ -161,9 +161,8 @@ def typed(text: str, types: frozenset[JsonType]) -> str:
 
 def _unescaped(text: str, types: frozenset[JsonType]) -> str | None:
     """The value of JSON that the model escaped as within a string; None if it is none."""
-    try:
-        inner = json.loads(f'"{text}"', strict=False)
-    except ValueError:
+    inner = string_value(f'"{text}"', strict=False)
+    if inner is None:
         return None
     as_json = coerced(inner, types)
     return None if as_json.startswith('"') else as_json

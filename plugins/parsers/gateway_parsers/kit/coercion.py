@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from gateway.sdk.json_schema import JsonType
 
@@ -21,6 +21,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 _EMPTY: tuple[tuple[JsonType, str], ...] = (("null", "null"), ("array", "[]"), ("object", "{}"))
 MAX_DIGITS = 400
 """Longer numbers become strings, because float and decimal conversion reject them."""
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def quoted(text: str) -> str:
@@ -43,10 +44,12 @@ def coerced(text: str, types: Collection[JsonType]) -> str:
                 return found
     if "string" in types:
         return quoted(text)
-    if types and stripped[:1] == '"' and (inner := _unquoted(stripped)) is not None:
-        as_json = coerced(inner, types)
-        if not as_json.startswith('"'):
-            return as_json
+    if types and stripped[:1] == '"':
+        inner = string_value(stripped)
+        if inner is not None and inner[:1] != '"':
+            as_json = coerced(inner, types)
+            if not as_json.startswith('"'):
+                return as_json
     found = _json(stripped)
     if found is None:
         found = _WORDS.get(stripped)
@@ -112,13 +115,14 @@ def _json(text: str) -> str | None:
     return text if _finite(value) else None
 
 
-def _unquoted(text: str) -> str | None:
-    """The string whose JSON text is `text`; None if it is none, or one in quotation marks again."""
+def string_value(text: str, *, strict: bool = True) -> str | None:
+    """The string whose JSON text is `text`, with U+FFFD for halves of surrogate pairs; None if it is none. Control
+    characters may be in it unless it is `strict`."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text, strict=strict)
+    except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, str) and value[:1] != '"' else None
+    return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else None
 
 
 def _refuse(constant: str) -> Any:
