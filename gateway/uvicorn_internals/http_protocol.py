@@ -161,7 +161,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._deadline = None if self._in_head else self.loop.time() + self._limits.body_timeout
         super().on_response_complete()
         if self._last_words is not None and not self._is_answering():
-            self._end(self._last_words)
+            # Soon: the answer may be held until the end of its `SingleWrite`, and comes first.
+            self.loop.call_soon(self._end, self._last_words)
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not send a request, or does not read the answer."""

@@ -94,6 +94,26 @@ def test_what_is_no_http_is_refused_in_the_envelope(talk: Any) -> None:
         assert body["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["responses", "chat/completions"])
+def test_a_request_is_answered_before_what_follows_it_is_refused(
+    server: Any, path: str, stream: bool
+) -> None:
+    said = (
+        {"input": "hello"}
+        if path == "responses"
+        else {"messages": [{"role": "user", "content": "hello"}]}
+    )
+    body = json.dumps({"model": "scripted", "stream": stream, **said}).encode()
+    request = b"POST /v1/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
+        sock.sendall(2 * (request % (path.encode(), len(body), body)) + b"GARBAGE\r\n\r\n")
+        answers = sock.makefile("rb").read().split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200", b"200", b"400"]
+    assert answers[-1].endswith(b"}")
+
+
 def test_requests_in_a_row_on_one_connection_are_counted_each_by_itself(server: Any) -> None:
     parts = urlsplit(server.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
