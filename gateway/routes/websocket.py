@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -296,7 +297,7 @@ class _Connection:
 
 def _begin(data: bytes) -> _Begin:
     try:
-        return _read_begin(data)
+        return _read_begin(data.removeprefix(BOM_UTF8))
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
         decode_object(data)  # raises the same errors as for other requests
         raise InvalidRequest("The message cannot be read.", code="invalid_json") from None
