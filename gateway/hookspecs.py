@@ -181,13 +181,15 @@ class Register(Protocol[MakeT_contra]):
         summary: str = "",
         aliases: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
+        needs_tool: bool = False,
         process: Literal["server", "shared", "own"] = "shared",
     ) -> None:
         """Register `make` under `name`.
 
         `config` is the Struct that the plugin's tables in `gateway.toml` are decoded into. `summary` is one line for
         `gateway plugins`. `aliases` are further names by which a configuration may choose it. `needs` names the
-        resources that are passed to a tool or an API when it is opened, as keyword arguments. `process` is for engines: where
+        resources that are passed to a tool or an API when it is opened, as keyword arguments. `needs_tool` is for APIs: a
+        configuration that has the API must have the tool of the same name. `process` is for engines: where
         they run if the configuration does not say. `shared`: with several workers in a process of their own, which all
         workers share, and otherwise in the server process. `own`: also if the model is loaded on demand, because loading it
         keeps the server process from answering. `server`: always in the server process, for engines that only call
@@ -211,6 +213,8 @@ class Offer(Struct, Generic[MakeT], frozen=True, kw_only=True):
     version: str
     needs: tuple[str, ...] = ()
     """The resources that are passed to `make`."""
+    needs_tool: bool = False
+    """Whether an API is of use only with the tool of its name."""
     process: Literal["server", "shared", "own"] = "shared"
     """Where an engine runs: see `Register`."""
 

@@ -179,6 +179,7 @@ class Registrar:
         summary: str = "",
         aliases: tuple[str, ...] = (),
         needs: tuple[str, ...] = (),
+        needs_tool: bool = False,
         process: Literal["server", "shared", "own"] = "shared",
     ) -> None:
         if process not in ("server", "shared", "own"):
@@ -193,6 +194,10 @@ class Registrar:
         if needs and self._kind not in ("tool", "api"):
             raise ConfigurationError(
                 f"the {self._kind} {name!r} needs resources, and only tools and APIs are given any"
+            )
+        if needs_tool and self._kind != "api":
+            raise ConfigurationError(
+                f"the {self._kind} {name!r} has needs_tool, which is for APIs only"
             )
         if not callable(make):
             raise ConfigurationError(
@@ -219,6 +224,7 @@ class Registrar:
             distribution=self._info.distribution,
             version=self._info.version,
             needs=tuple(needs),
+            needs_tool=needs_tool,
             process=process,
         )
         for each in (name, *aliases):

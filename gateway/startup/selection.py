@@ -142,6 +142,13 @@ def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApi
             raise ConfigurationError(
                 f"server.apis[{index}]: {name!r} is named twice; keep one of them."
             )
+        if offer.needs_tool and offer.name not in config.tools:
+            tool = dotted(("tools", offer.name))
+            raise ConfigurationError(
+                f"server.apis[{index}]: the API {name!r} needs the tool: add a table [{tool}]."
+                if config.server.apis is not None
+                else f"The API {name!r} needs the tool: add a table [{tool}]."
+            )
         table = config.apis.get(name, {})
         where = dotted(("apis", name))
         resolved.append((offer, plugins.decode_config(offer, table, where)))

@@ -122,6 +122,6 @@ def running_library() -> VectorStoreLibrary:
     library = _open.get(asyncio.get_running_loop())
     if library is None:
         raise ConfigurationError(
-            "server.apis names file_search, which needs the tool: add a table [tools.file_search]."
+            "The API 'file_search' needs the tool: add a table [tools.file_search]."
         )
     return library

@@ -44,4 +44,4 @@ def gateway_register_tools(register: Register[OpenTool]) -> None:
 
 @hookimpl
 def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
-    register("file_search", open_stores, summary="/v1/vector_stores")
+    register("file_search", open_stores, summary="/v1/vector_stores", needs_tool=True)

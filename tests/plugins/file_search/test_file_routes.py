@@ -219,7 +219,9 @@ def test_the_routes_come_with_the_tool_and_not_without(gateway_server: Any) -> N
 
 
 def test_the_routes_alone_are_a_mistake_that_is_told(gateway_server: Any) -> None:
-    with pytest.raises(library.ConfigurationError, match=r"add a table \[tools.file_search\]"):
+    with pytest.raises(
+        library.ConfigurationError, match=r"server.apis\[0\]: .* add a table \[tools.file_search\]"
+    ):
         gateway_server({"server": {"apis": ["file_search"]}, **_model()})
 
 
