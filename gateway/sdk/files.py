@@ -36,6 +36,9 @@ from gateway.files.uploaded import (
     no_such_file,
     uploaded_files,
 )
+from gateway.temporary_files import (
+    temporary_file,
+)
 
 __all__ = [
     "CONTENTS_TABLE",
@@ -58,6 +61,7 @@ __all__ = [
     "page",
     "part_of",
     "size_of",
+    "temporary_file",
     "uploaded_files",
     "write_content",
 ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from typing import IO
 
 from msgspec import Struct
 
-from gateway.sdk import InvalidRequest
-from gateway.sdk.files import PART, part_of
+from gateway.sdk import InvalidRequest, StoreUnavailable
+from gateway.sdk.files import PART, part_of, temporary_file
 from gateway_container.config import ContainersConfig
 from gateway_container.library import files
 from gateway_container.library.database import ContainerDatabase
@@ -131,6 +130,8 @@ class Mirror:
             except InvalidRequest as error:
                 self._refused[path] = stat
                 notes.append(f"{files.ROOT}{path} could not be kept. {error.message}")
+            except StoreUnavailable as error:  # tried again after the next call
+                notes.append(f"{files.ROOT}{path} could not be kept. {error.message}")
         if not found.more and found.unread is None:
             await self._forget({stat[0] for stat in found.files})
         return kept, notes
@@ -141,8 +142,9 @@ class Mirror:
             raise InvalidRequest(
                 f"Files of this server's containers have up to {self._config.max_disk_bytes} bytes."
             )
-        with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
+        with temporary_file(_IN_MEMORY) as content:
             await self._read(path, size, content)
+            content.flush()
             row = await self._database.write(
                 lambda c: files.put(
                     c,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import tempfile
 from typing import Final
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.files import FileObject, FilesDatabase, UploadedFiles, part_of, size_of
+from gateway.sdk.files import (
+    FileObject,
+    FilesDatabase,
+    UploadedFiles,
+    part_of,
+    size_of,
+    temporary_file,
+)
 
 logger = logging.getLogger("gateway.file_search")
 
@@ -37,13 +43,14 @@ async def move_old_files(
 
 async def _move(database: FilesDatabase, files: UploadedFiles, row: sqlite3.Row) -> None:
     number: int = row["seq"]
-    with tempfile.SpooledTemporaryFile(_IN_MEMORY) as content:
+    with temporary_file(_IN_MEMORY) as content:
         part = 0
         while data := await database.read(
             lambda c, part=part: part_of(c, number, part)  # type: ignore[misc]
         ):
             content.write(data)
             part += 1
+        content.flush()
         # It is incomplete if another process has moved the file meanwhile.
         if size_of(content) == row["bytes"]:
             file = FileObject(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -119,6 +120,23 @@ async def test_a_size_that_is_none_is_refused_before_it_is_read(
         assert found == []
         assert "/mnt/data/huge could not be kept" in note
         assert await mirror.store_changes() == ([], []), "it is said once"
+
+
+async def test_a_file_that_the_disk_has_no_room_for_is_tried_again(
+    mirrored: Callable[[Isolation], Mirrored], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = {"files": [["small", 1, 3, 1], ["large", 2, 6, 1]]}
+    liar = Lying(files=listing, read={"data": "eHh4"})
+    monkeypatch.setattr("gateway_container.mirror._IN_MEMORY", 4)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: open("/dev/full", "w+b"))  # noqa: SIM115
+    async with mirrored(liar) as (mirror, _, database):
+        [file], [note] = await mirror.store_changes()
+        assert file.path == "/mnt/data/small"
+        assert "/mnt/data/large could not be kept. The server cannot keep this file now" in note
+        monkeypatch.undo()
+        [file], notes = await mirror.store_changes()
+        assert (file.path, notes) == ("/mnt/data/large", [])
+        assert await kept(database) == {"small": b"xxx", "large": b"xxxxxx"}
 
 
 async def test_a_file_that_gives_nothing_ends(
