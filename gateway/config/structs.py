@@ -370,8 +370,9 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Whether a request may provide its own chat template. It is evaluated in a helper process, limited to five seconds
     and 512 MiB."""
     engine_parameters: list[EngineParameter] = []
-    """Parameters that requests may pass to the engine unchecked: vLLM's extra arguments, and the replica to run on (also
-    as the header `X-data-parallel-rank`). Others reject them."""
+    """Parameters that requests may pass to the engine unchecked: vLLM's extra arguments (`vllm_xargs`), the replica to run on
+    (`data_parallel_rank`, also as the header `X-data-parallel-rank`), transfers of the cache (`kv_transfer_params`) and arguments of
+    the processor of images (`mm_processor_kwargs`). Others reject them."""
     options: dict[str, dict[str, Any]] = {}
     """Tables for the plugins of this model: `[models.<name>.llamacpp]` is short for `[models.<name>.options.llamacpp]`.
     """
