@@ -75,6 +75,7 @@ class BackgroundRuns:
         # One lease and one scan for expired leases must fit into the time.
         self._lease_seconds = lease_seconds * 0.6
         self._search_seconds = lease_seconds * 0.3
+        self._store_was_away = False
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
         self._writers: dict[str, LogWriter] = {}
@@ -216,10 +217,19 @@ class BackgroundRuns:
                     running.run.scope.cancel()
 
     async def _find_orphans(self) -> None:
+        if self._store_was_away:
+            # Leases have expired while nobody could renew them: owners that are alive do so first.
+            await self._store.health()
+            await asyncio.sleep(self._lease_seconds)
+            self._store_was_away = False
         while True:
-            taken = await self._store.take_orphans(
-                self._holder, seconds=self._lease_seconds, limit=ORPHANS_AT_ONCE
-            )
+            try:
+                taken = await self._store.take_orphans(
+                    self._holder, seconds=self._lease_seconds, limit=ORPHANS_AT_ONCE
+                )
+            except StoreUnavailable:
+                self._store_was_away = True
+                raise
             for record in taken:
                 if record.id in self._running:
                     continue  # our own lease expired; taking over renewed it
