@@ -152,6 +152,9 @@ class GatewayServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services = self._services
+        # Requests that have arrived are not refused: they are begun, and their tasks run once.
+        self._limits.starts.begin_all()
+        await asyncio.sleep(0)
         services.draining = True
         if self._announce:
             notify("STOPPING=1")

@@ -38,6 +38,11 @@ class RequestStarts:
             # In the context of its connection: that of `_next_turn` is of another.
             self._waiting.append(partial(copy_context().run, start))
 
+    def begin_all(self) -> None:
+        """Begin all that wait, in their order: the server is about to refuse what comes."""
+        while self._waiting:
+            self._waiting.popleft()()
+
     def _next_turn(self) -> None:
         self._left = AT_ONCE
         waiting = self._waiting

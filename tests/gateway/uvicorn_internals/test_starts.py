@@ -58,3 +58,15 @@ async def test_who_waits_is_begun_in_its_own_context() -> None:
         copy_context().run(come, number)
     await asyncio.sleep(0)
     assert begun == [(number, number) for number in range(2 * AT_ONCE)]
+
+
+async def test_all_that_wait_are_begun_before_the_server_stops() -> None:
+    starts, begun = RequestStarts(), list[int]()
+    most = 3 * AT_ONCE + 1
+    for number in range(most):
+        starts.begin(partial(begun.append, number))
+    starts.begin_all()
+    assert begun == list(range(most))
+    starts.begin(partial(begun.append, most))
+    await asyncio.sleep(0)
+    assert begun == list(range(most + 1))
