@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,13 @@ psutil = pytest.importorskip("psutil")
 
 def descendants() -> list[Any]:
     """vLLM's processes below this one."""
-    below = psutil.Process().children(recursive=True)
-    return [process for process in below if "VLLM::" in "".join(process.cmdline())]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        # One of an earlier test may have ended.
+        with suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if "VLLM::" in "".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def gone(processes: list[Any], *, within: float) -> bool:
