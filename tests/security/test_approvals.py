@@ -219,9 +219,9 @@ def test_answers_at_once_in_a_conversation_run_one_call(storing: Client, bank: B
     assert bank.payments == ["7"]
 
 
-@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("store", [None, False])
 def test_a_client_that_carries_the_conversation_gets_one_call_too(
-    client: Client, bank: Bank, store: bool
+    client: Client, bank: Bank, store: bool | None
 ) -> None:
     first = client.ask(input="pay please", store=store)
     history = [{"role": "user", "content": "pay please"}, *first["output"]]

@@ -437,7 +437,7 @@ LISTINGS: dict[str, tuple[Any, str]] = {
     ),
     "endless": ({"tools": [], "nextCursor": "again"}, "its list of tools does not end"),
     "wrong": ({"tools": [{"name": 1}] * 1000}, "it does not hold to the protocol"),
-    "text": (SECRET, "Failed to parse"),
+    "text": (SECRET, "its answer is no valid message of the protocol"),
 }  # fmt: skip
 """What servers answer to `tools/list`, and how the reason begins why that is refused."""
 
