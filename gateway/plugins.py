@@ -153,7 +153,7 @@ class PluginSet:
                     f"{place}the plugin {name!r} ({failure.plugin}) is installed but not loaded: {failure.reason}."
                 )
         match = nearest(name, {*self.names(kind), *names_of(kind)})
-        near = f'; did you mean "{match}"?' if match else "."
+        near = f'; did you mean "{match}"?' if match not in (None, name) else "."
         installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
         broken = ", ".join(each.plugin.name for each in self.failures if not each.wanted)
         raise ConfigurationError(

@@ -424,7 +424,7 @@ def test_everything_is_checked_before_anything_is_opened() -> None:
         ({"stores": {"memroy": {}}}, 'here.toml: stores.memroy: no loaded plugin offers a store named \'memroy\'; did you mean "memory"?'),
         ({"stores": {"memory": {"x": 1}}}, "here.toml: stores.memory.x: there is no such key"),
         ({"server": ServerConfig(chat_tools=["dcie"])}, "here.toml: server.chat_tools names 'dcie', but there is no table [tools.dcie]"),
-        ({"server": ServerConfig(store="redis")}, "here.toml: server.store: no loaded plugin offers a store named 'redis'"),
+        ({"server": ServerConfig(store="redis")}, "here.toml: server.store: no loaded plugin offers a store named 'redis'. Installed: "),
     ],
 )  # fmt: skip
 def test_a_mistake_anywhere_is_a_sentence_with_its_key(
