@@ -1,10 +1,11 @@
 """Test support for plugin authors and client developers. The running gateway never imports it.
 
-`ScriptedEngine`, from the package `litegate-scripted`, answers according to a scenario. The contract kits (`ApiContract`, `EngineContract`, `EmbeddingContract`, `ScoreContract`,
-`LimitCountersContract`, `OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`,
-`ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass
-one and provide its fixture, and the inherited tests check your plugin. `PluginRegistry` is the `registry` of a context. `check_plugin` checks its installation. The kits
-need `pip install litegate[testing]`, and `ApiContract` and `RendererContract` need `litegate-scripted` too.
+The contract kits (`ApiContract`, `EngineContract`, `EmbeddingContract`, `ScoreContract`, `LimitCountersContract`,
+`OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`, `ResponseStoreContract`,
+`RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass one and provide its fixture, and the
+inherited tests check your plugin. `PluginRegistry` is the `registry` of a context. `check_plugin` checks its installation. The
+kits need `pip install litegate[testing]`. `ApiContract` and `RendererContract` use the engine `scripted`, and so need
+`litegate-scripted` too; its classes are in `gateway_scripted`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,6 @@ if TYPE_CHECKING:
     from gateway.testing.renderer_contract import RendererContract
     from gateway.testing.router_contract import RouterContract
     from gateway.testing.score_contract import ScoreContract
-    from gateway.testing.scripted import (
-        Rule,
-        Scenario,
-        ScriptedEngine,
-        ScriptedTokenizer,
-        load_scenario,
-        parse_scenario,
-    )
     from gateway.testing.store_contract import ResponseStoreContract
     from gateway.testing.tool_contract import ToolServerContract
     from gateway.testing.usage_contract import UsageCountersContract
@@ -50,17 +43,11 @@ __all__ = [
     "RequestAuthenticatorContract",
     "ResponseStoreContract",
     "RouterContract",
-    "Rule",
-    "Scenario",
     "ScoreContract",
-    "ScriptedEngine",
-    "ScriptedTokenizer",
     "ToolServerContract",
     "UsageCountersContract",
     "check_plugin",
     "load_plugins",
-    "load_scenario",
-    "parse_scenario",
 ]
 
 # Imported on demand: each needs packages of its own.
@@ -81,17 +68,6 @@ _ORIGINS = {
     "UsageCountersContract": "gateway.testing.usage_contract",
     "check_plugin": "gateway.testing.plugin_check",
     "load_plugins": "gateway.plugins",
-    **dict.fromkeys(
-        (
-            "Rule",
-            "Scenario",
-            "ScriptedEngine",
-            "ScriptedTokenizer",
-            "load_scenario",
-            "parse_scenario",
-        ),
-        "gateway.testing.scripted",
-    ),
 }
 
 

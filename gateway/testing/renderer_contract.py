@@ -23,7 +23,7 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing.scripted import CONTROL_TOKENS, VISIBLE_TOKENS, ScriptedTokenizer
+from gateway.testing.scripted import ScriptedTokenizer, scripted_tokenizer
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
 
@@ -181,9 +181,12 @@ class RendererContract:
     ) -> None:
         """To pass, use `gateway.engines.origins.OriginEncoder`, which encodes such text as ordinary text."""
         renderer, tokenizer = self._made(make_renderer)
-        # The assistant's own messages may contain the markers of their format.
-        visible = () if field == "assistant" else (*VISIBLE_TOKENS, *self.markers)
-        watched = {tokenizer.id_of(text): text for text in (*CONTROL_TOKENS, *visible)}
+        # The assistant's own messages may contain the markers of their format, which are not special tokens.
+        watched = {
+            token.id: text
+            for text, token in tokenizer.added_tokens.items()
+            if token.special or field != "assistant"
+        }
 
         def control(text: str) -> list[str] | None:
             """The control tokens of a prompt; None if the renderer rejects it."""
@@ -210,7 +213,7 @@ class RendererContract:
         return tokenizer.decode(_ids(self._accepted(renderer, turn)))
 
     def _made(self, make_renderer: MakeRenderer) -> tuple[PromptRenderer, ScriptedTokenizer]:
-        tokenizer = ScriptedTokenizer(self.markers)
+        tokenizer = scripted_tokenizer(self.markers)
         info = ModelInfo(name="m", engine="test", chat_template=self.chat_template)
         return make_renderer(ModelContext(info=info, tokenizer=tokenizer)), tokenizer
 

@@ -1,23 +1,50 @@
-"""The scripted engine. It is the package `litegate-scripted`, which tests with it need."""
+"""Finds the engine `scripted` of the package `litegate-scripted` by its name, as a gateway does."""
 
-from gateway_scripted import (
-    CONTROL_TOKENS,
-    VISIBLE_TOKENS,
-    Rule,
-    Scenario,
-    ScriptedEngine,
-    ScriptedTokenizer,
-    load_scenario,
-    parse_scenario,
-)
+from __future__ import annotations
 
-__all__ = [
-    "CONTROL_TOKENS",
-    "VISIBLE_TOKENS",
-    "Rule",
-    "Scenario",
-    "ScriptedEngine",
-    "ScriptedTokenizer",
-    "load_scenario",
-    "parse_scenario",
-]
+import asyncio
+from collections.abc import Collection, Sequence
+from functools import cache
+from typing import Protocol, runtime_checkable
+
+from gateway.config import PluginsConfig
+from gateway.hookspecs import EngineContext
+from gateway.plugins import PluginSet, load_plugins
+from gateway.protocols import Engine, KnowsAddedTokens, Tokenizer
+from gateway.startup.registry import PluginRegistry
+
+
+class ScriptedTokenizer(Tokenizer, KnowsAddedTokens, Protocol):
+    """The engine's tokenizer: any text, and each marker of a known family is one token."""
+
+
+@runtime_checkable
+class ScriptedEngine(Engine, Protocol):
+    """The engine, as far as the kits know it."""
+
+    @property
+    def running(self) -> Collection[str]:
+        """The request ids of running generations."""
+        ...
+
+
+def scripted_tokenizer(markers: Sequence[str] = ()) -> ScriptedTokenizer:
+    """The tokenizer of an engine `scripted`. Each of `markers` is one token more.
+
+    Raises `ConfigurationError` if `litegate-scripted` is not installed.
+    """
+
+    async def of_engine() -> Tokenizer | None:
+        context = EngineContext(name="m", path=None)
+        options = {"special_tokens": list(markers)}
+        async with PluginRegistry(_plugins()).engine("scripted", context, options) as engine:
+            return engine.tokenizer
+
+    tokenizer = asyncio.run(of_engine())
+    assert isinstance(tokenizer, KnowsAddedTokens)
+    return tokenizer
+
+
+@cache
+def _plugins() -> PluginSet:
+    return load_plugins(PluginsConfig(allow=["scripted"]))

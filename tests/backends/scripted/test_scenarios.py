@@ -15,7 +15,7 @@ from gateway.errors import (
     RateLimited,
 )
 from gateway.protocols import CallPiece, RawPiece, ReasoningPiece, TextPiece
-from gateway.testing import Rule, Scenario, load_scenario, parse_scenario
+from gateway_scripted import Rule, Scenario, load_scenario, parse_scenario
 from gateway_scripted.scenario import ScriptedPiece
 
 

@@ -197,7 +197,7 @@ async def test_the_configuration_reaches_the_engine() -> None:
 async def test_rules_of_the_configuration_come_after_the_files(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text('[{"when": "a"}]')
-    from gateway.testing import Rule
+    from gateway_scripted import Rule
 
     config = ScriptedConfig(scenario=str(path), rules=[Rule(when="b")])
     async with open_scripted(config, CONTEXT) as engine:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.testing import EngineContract, ScriptedEngine, ScriptedTokenizer
+from gateway.testing import EngineContract
+from gateway_scripted import ScriptedEngine, ScriptedTokenizer
 
 
 class TestScriptedEngine(EngineContract):
@@ -35,7 +36,7 @@ class TestScriptedEngineWithManyTokensInAnOutput(EngineContract):
 
     @pytest.fixture
     def engine(self) -> ScriptedEngine:
-        from gateway.testing import Rule, Scenario
+        from gateway_scripted import Rule, Scenario
         from gateway_scripted.scenario import ScriptedPiece
 
         said = ScriptedPiece(text="Grüße aus Köln, 日本語 and a 🙂 for everybody who reads this. ")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.checks.embedding_checks import cosine
 from gateway.protocols import EmbeddingRequest
-from gateway.testing import EmbeddingContract, ScriptedEngine
+from gateway.testing import EmbeddingContract
+from gateway_scripted import ScriptedEngine
 from gateway_scripted.made_up_vectors import made_up_vector
 
 LETTERS = st.characters(categories=("Ll", "Nd")).filter(

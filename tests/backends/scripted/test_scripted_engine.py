@@ -26,8 +26,8 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing import ScriptedEngine, parse_scenario
 from gateway.testing.store_records import call_item, message
+from gateway_scripted import ScriptedEngine, parse_scenario
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.errors import EngineUnavailable
 from gateway.protocols import ScoreRequest
-from gateway.testing import Rule, Scenario, ScoreContract, ScriptedEngine
+from gateway.testing import ScoreContract
+from gateway_scripted import Rule, Scenario, ScriptedEngine
 
 
 class TestScriptedEngineReranks(ScoreContract):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.testing import ScriptedTokenizer
+from gateway_scripted import ScriptedTokenizer
 from gateway_scripted.tokenizer import CONTROL_TOKENS, VISIBLE_TOKENS
 
 TOKENIZER = ScriptedTokenizer()

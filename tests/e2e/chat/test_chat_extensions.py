@@ -10,9 +10,9 @@ from openai import OpenAI
 
 from gateway.constraints import Const, Grammar, JsonSchema, OneOf, Regex, Sequence
 from gateway.protocols import TokensPrompt
-from gateway.testing import ScriptedEngine
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import RunningGateway
+from gateway_scripted import ScriptedEngine
 
 Json = dict[str, Any]
 

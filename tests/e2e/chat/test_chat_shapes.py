@@ -11,9 +11,9 @@ from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.protocols import TokensPrompt
-from gateway.testing import ScriptedEngine
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import run_gateway
+from gateway_scripted import ScriptedEngine
 
 USER = [{"role": "user", "content": "two cities"}]
 PLAIN = [{"role": "user", "content": "think first"}]

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.testing import ScriptedEngine
 from gateway.testing.chat_grammar import parse_chunks
+from gateway_scripted import ScriptedEngine
 
 Json = dict[str, Any]
 

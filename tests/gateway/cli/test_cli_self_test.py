@@ -15,7 +15,7 @@ from gateway.cli import main
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig
-from gateway.testing import ScriptedEngine
+from gateway_scripted import ScriptedEngine
 
 pytestmark = pytest.mark.anyio
 TWO = '[models.a]\nengine = "scripted"\n[models.b]\nengine = "scripted"\n[models.c]\nengine = "broken"\n'

@@ -33,12 +33,12 @@ from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing import ScriptedEngine, ScriptedTokenizer
 from gateway.testing.grammar import fold, parse_sse
 from gateway.tools.functions import functions
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
+from gateway_scripted import ScriptedEngine, ScriptedTokenizer
 
 INSTALLED = [gateway_chat_template, gateway_parsers, gateway_memory]
 CALL = '<tool_call>\n{"name": "probe", "arguments": {"what": "x"}}\n</tool_call>'

@@ -39,11 +39,11 @@ from gateway.testing import (
     EngineContract,
     OutputParserContract,
     ResponseStoreContract,
-    ScriptedEngine,
     ToolServerContract,
 )
 from gateway.testing.closing_contract import Reopen
 from gateway_memory import MemoryStore
+from gateway_scripted import ScriptedEngine
 
 
 async def fails(promise: Callable[..., Coroutine[Any, Any, None]], *subject: Any) -> None:

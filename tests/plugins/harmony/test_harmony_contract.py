@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.testing import OutputParserContract, ScriptedTokenizer
+from gateway.testing import OutputParserContract
 from gateway_harmony import HarmonyFormat
+from gateway_scripted import ScriptedTokenizer
 
 
 class TestHarmonyContract(OutputParserContract):

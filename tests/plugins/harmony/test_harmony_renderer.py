@@ -21,11 +21,11 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing import ScriptedTokenizer
 from gateway.wire.item_decoding import decode_items
 from gateway_harmony import HarmonyRenderer, RendererConfig
 from gateway_harmony.encoding import harmony
 from gateway_harmony.messages import HarmonyMessage
+from gateway_scripted import ScriptedTokenizer
 
 WEATHER = ToolDefinition(
     name="get_weather",

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from anthropic import Anthropic
 
-from gateway.testing import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway_scripted import ScriptedEngine
 
 RULES: list[dict[str, Any]] = [
     {"when": "weather in Paris", "pieces": [

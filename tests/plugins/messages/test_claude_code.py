@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing import ScriptedEngine
+from gateway_scripted import ScriptedEngine
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 HEADERS = {

@@ -13,9 +13,9 @@ from anthropic import Anthropic
 
 from gateway.errors import InvalidRequest, ServerShuttingDown
 from gateway.protocols import EngineOutput, EngineRequest
-from gateway.testing import ScriptedEngine
 from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
+from gateway_scripted import ScriptedEngine
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 from tests.waiting import wait_until
 

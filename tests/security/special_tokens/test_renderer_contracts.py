@@ -19,12 +19,13 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing import RendererContract, ScriptedTokenizer
+from gateway.testing import RendererContract
 from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_harmony import HarmonyRenderer, RendererConfig
 from gateway_harmony.encoding import harmony
 from gateway_harmony.markers import MARKERS
+from gateway_scripted import ScriptedTokenizer
 from gateway_scripted.chatml import CHAT_TEMPLATE
 
 

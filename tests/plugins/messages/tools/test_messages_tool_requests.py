@@ -9,8 +9,8 @@ import httpx
 import pytest
 from anthropic import Anthropic, BadRequestError
 
-from gateway.testing import ScriptedEngine
 from gateway.wire.tools import WebSearchFilters
+from gateway_scripted import ScriptedEngine
 
 SEARCH: Any = {"type": "web_search_20250305", "name": "web_search"}
 FETCH: Any = {"type": "web_fetch_20250910", "name": "web_fetch"}

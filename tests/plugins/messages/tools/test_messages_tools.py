@@ -9,7 +9,7 @@ import httpx
 import pytest
 from anthropic import Anthropic
 
-from gateway.testing import ScriptedEngine
+from gateway_scripted import ScriptedEngine
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 from tests.waiting import wait_until
 
