@@ -31,7 +31,8 @@ from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
 from gateway.testing.redis_process import free_port
-from gateway.wire.events import OutputTextDelta, sse_frame
+from gateway.wire.event_frames import sse_frame
+from gateway.wire.events import OutputTextDelta
 
 INTERVAL = 0.05
 TOKENIZER = ROOT / "tests" / "models" / "tiny-qwen3"

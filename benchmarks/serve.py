@@ -19,7 +19,8 @@ from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
-from gateway.wire.events import OutputTextDelta, sse_frame
+from gateway.wire.event_frames import sse_frame
+from gateway.wire.events import OutputTextDelta
 
 INTERVAL_MS = 50.0
 JSON_ANSWER = msgspec.json.encode(

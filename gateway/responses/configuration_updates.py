@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
-from gateway.wire.items import ConfigurationUpdate, Item, has_any
+from gateway.wire.item_lists import has_any
+from gateway.wire.items import ConfigurationUpdate, Item
 from gateway.wire.request import ResponseRequest
 from gateway.wire.text import ReasoningOptions
 

@@ -26,7 +26,8 @@ from gateway.protocols import FinishReason, TextFormat, TokensPrompt, Turn
 from gateway.runtime.sealing import Replaces, compacted_context, is_summary
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.content import InputText
-from gateway.wire.items import CompactionTrigger, Item, Message, has_any
+from gateway.wire.item_lists import has_any
+from gateway.wire.items import CompactionTrigger, Item, Message
 from gateway.wire.request import ResponseRequest
 
 DEFAULT_SHARE = 0.75

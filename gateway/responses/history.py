@@ -16,7 +16,7 @@ from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
 from gateway.runtime.sealing import open_items
 from gateway.runtime.services import Services
 from gateway.tools.credentials import items_without_credentials
-from gateway.wire import items
+from gateway.wire import item_lists, items
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
@@ -33,8 +33,8 @@ async def conversation_of(
     is not in the store."""
     sent = request.input or ()
     check_ids(sent)
-    plain = items.only_messages(sent)
-    own = items.with_ids(sent if plain else without_trigger(sent), new_id)
+    plain = item_lists.only_messages(sent)
+    own = item_lists.with_ids(sent if plain else without_trigger(sent), new_id)
     if not plain:
         own = items_without_credentials(own)
         own = open_items(own, services.sealer, owner, model=model)
@@ -66,7 +66,7 @@ async def resolve_references(
     owner: str | None,
 ) -> list[items.Item]:
     """Replace each `item_reference` by its item, from this response's history or any stored response."""
-    if not items.has_any(own, (items.ItemReference,)):
+    if not item_lists.has_any(own, (items.ItemReference,)):
         return list(own)
     wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
     known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.wire import items
+from gateway.wire import item_lists, items
 
 _GIVEN_ID = re.compile(r"[a-z]+_")
 _MAY_REPEAT = (items.ItemReference, items.Reasoning, items.LocalShellCallOutput)
@@ -37,7 +37,7 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
 
     The types of call and output need not match: Codex answers a local shell call with a function's output.
     """
-    if not items.has_any(own, _ANSWERS) or not any(_answers(item) for item in own):
+    if not item_lists.has_any(own, _ANSWERS) or not any(_answers(item) for item in own):
         return
     made = {name for item in history for name in _made_by(item)}
     for index, item in enumerate(own):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from gateway.wire.events import sse_frame_of
+from gateway.wire.event_frames import sse_frame_of
 
 Write = Callable[[bytes], bool]
 """Writes server-sent events to a client immediately. Returns False, having written nothing, if it cannot."""

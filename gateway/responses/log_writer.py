@@ -13,7 +13,8 @@ from gateway.responses.live_log import LiveLog
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
 from gateway.wire.common import ENCODER
-from gateway.wire.events import ENDS, json_of_frame
+from gateway.wire.event_frames import json_of_frame
+from gateway.wire.events import ENDS
 
 _encode = ENCODER.encode
 _MOST_PENDING = 64

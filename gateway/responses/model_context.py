@@ -10,7 +10,7 @@ from gateway.protocols import CallRecord
 from gateway.runtime.sealing import open_encrypted
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
-from gateway.wire import items
+from gateway.wire import item_lists, items
 from gateway.wire.content import ReasoningText
 
 _RESULT_APART = (
@@ -21,7 +21,7 @@ _RESULT_APART = (
 
 def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
     """`context`, in which reasoning without its text is represented by its summary."""
-    if not items.has_any(context, (items.Reasoning,)):
+    if not item_lists.has_any(context, (items.Reasoning,)):
         return list(context)
     return [
         msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
@@ -40,7 +40,7 @@ async def kept_results(
     `model`'s engine encrypted."""
     encrypts = "encrypted_reasoning" in model.engine.capabilities
     apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
-    if not items.has_any(context, apart):
+    if not item_lists.has_any(context, apart):
         return {}
     wanted = {item.id for item in context if isinstance(item, apart)}
     found: Mapping[str, CallRecord] = {}

@@ -31,7 +31,7 @@ from gateway.tools.client_functions import client_tools_of
 from gateway.tools.credentials import server_addresses, without_credentials
 from gateway.tools.requested import list_request_tools, new_listings
 from gateway.tools.toolset import Toolset, build_toolset
-from gateway.wire import items
+from gateway.wire import item_lists, items
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
 from gateway.wire.tools import Tool
@@ -109,7 +109,8 @@ async def make_plan(
     preamble = () if prompt is None else prompt.messages
     history, own = await conversation_of(request, services, model.name, owner, known)
     conversation = [*history, *own]
-    plain = items.only_messages(conversation)  # most are: what is about other items is passed over
+    # Most are: what is about other items is passed over.
+    plain = item_lists.only_messages(conversation)
     if not plain:
         request = with_updates(request, conversation)
     conversation_id, reasoning = request.conversation_id, request.reasoning

@@ -17,6 +17,7 @@ from gateway.assembly.item_events import (
 )
 from gateway.wire import content, events, items
 from gateway.wire.common import encode
+from gateway.wire.event_frames import decode_event
 from gateway.wire.response import Response, snapshot
 
 MakeEvent: TypeAlias = Callable[..., events.Event]
@@ -29,7 +30,7 @@ def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[by
     are kept: open items are closed as they were stored, or else as incomplete with their logged content. Stored items
     that are not in the log are added.
     """
-    recovery = _Recovery([events.decode_event(event) for event in logged])
+    recovery = _Recovery([decode_event(event) for event in logged])
     if not logged:
         recovery.begin(response)
     recovery.close(response.output)

@@ -10,7 +10,7 @@ from gateway.errors import GatewayError
 from gateway.loop.choices import ChoicesRun
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.streaming import StreamBody, StreamedAnswer
-from gateway.wire.events import SSE_DONE
+from gateway.wire.event_frames import SSE_DONE
 from gateway.wire.response import error_body
 
 

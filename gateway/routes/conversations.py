@@ -20,7 +20,8 @@ from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.unknown import note_unknown
 from gateway.wire.ids import new_id
-from gateway.wire.items import Item, ItemReference, with_ids
+from gateway.wire.item_lists import with_ids
+from gateway.wire.items import Item, ItemReference
 from gateway.wire.listing import Deleted, listing
 from gateway.wire.request import decode_conversation_request
 from gateway.wire.response import Conversation

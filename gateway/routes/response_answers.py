@@ -16,14 +16,8 @@ from gateway.responses.run import ResponseRun
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.streaming import StreamBody, StreamedAnswer
 from gateway.runtime.services import Services
-from gateway.wire.events import (
-    SSE_DONE,
-    ErrorEvent,
-    Event,
-    ends_stream,
-    sse_frame,
-    sse_frame_of,
-)
+from gateway.wire.event_frames import SSE_DONE, ends_stream, sse_frame, sse_frame_of
+from gateway.wire.events import ErrorEvent, Event
 from gateway.wire.response import Response
 
 STORE_RETRY_SECONDS = 0.5

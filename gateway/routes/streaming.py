@@ -20,7 +20,8 @@ from gateway.routes.silence import SSE_COMMENT, Silence
 from gateway.runtime.services import Services
 from gateway.shared_timers import SharedTimer, SharedTimers
 from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
-from gateway.wire.events import SSE_DONE, TERMINAL, sse_frame
+from gateway.wire.event_frames import SSE_DONE, sse_frame
+from gateway.wire.events import TERMINAL
 
 
 class StreamBody:

@@ -29,7 +29,8 @@ from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object
-from gateway.wire.events import Event, WebSocketError, websocket_frame
+from gateway.wire.event_frames import WebSocketError, websocket_frame
+from gateway.wire.events import Event
 from gateway.wire.field_errors import missing, not_among, wrong_type
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item

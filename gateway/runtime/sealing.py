@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText, ReasoningText
-from gateway.wire.items import Compaction, Item, Message, Reasoning, has_any
+from gateway.wire.item_lists import has_any
+from gateway.wire.items import Compaction, Item, Message, Reasoning
 
 logger = logging.getLogger("gateway.runtime.sealing")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from gateway.errors import InvalidRequest, ParamPath
-from gateway.wire import items
+from gateway.wire import item_lists, items
 
 
 class ApprovedCall(Struct, frozen=True):
@@ -32,7 +32,7 @@ def approved_calls(
     called with each approval request and the parameter that approves it; it raises if this server did not create the
     request.
     """
-    if not items.has_any(own, (items.McpApprovalResponse,)):
+    if not item_lists.has_any(own, (items.McpApprovalResponse,)):
         return []
     answers = {
         index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)

@@ -27,7 +27,7 @@ class _Records(CallHistory):
         self._item_id = ""
 
     def read(self, item: items.Item) -> None:
-        self._item_id = items.item_id(item)
+        self._item_id = item.id
         if isinstance(item, items.FunctionCallOutput | items.CustomToolCallOutput):
             self.add_result(item.call_id, text_of(item.output), ())
         elif not isinstance(item, _NO_CALLS):

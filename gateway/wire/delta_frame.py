@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.wire.common import ENCODER
-from gateway.wire.events import OutputTextDelta, ReasoningTextDelta, sse_frame
+from gateway.wire.event_frames import sse_frame
+from gateway.wire.events import OutputTextDelta, ReasoningTextDelta
 
 _encode = ENCODER.encode
 

@@ -1,4 +1,4 @@
-"""The events of a stream, one Struct each, and their framing.
+"""The events of a stream, one Struct each.
 
 Fields are in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, sent only if a
 request asks for it.
@@ -6,15 +6,14 @@ request asks for it.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.wire.common import ENCODER, Tagged, Value, type_of
+from gateway.wire.common import Tagged, Value, type_of
 from gateway.wire.content import Annotation, Logprob, OutputPart, SummaryText
 from gateway.wire.items import Item, ShellOutput
-from gateway.wire.response import ErrorBody, Response
+from gateway.wire.response import Response
 
 
 class Event(Tagged, frozen=True, kw_only=True, gc=False):
@@ -519,63 +518,3 @@ TERMINAL = (ResponseCompleted, ResponseIncomplete, ResponseFailed, ErrorEvent)
 """The events after which no other follows."""
 ENDS: frozenset[type[Event]] = frozenset(TERMINAL)
 """The same as a set, for lookups by `type(event)`: `isinstance` is slow with the Structs' metaclass."""
-
-
-# Framing.
-
-SSE_DONE = b"data: [DONE]\n\n"
-"""Ends every SSE stream, after the terminal event (Open Responses requires it)."""
-
-_encode = ENCODER.encode
-_PREFIXES: dict[type[Event], bytes] = {
-    cls: f"event: {name}\ndata: ".encode() for name, cls in EVENTS.items()
-}
-_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(AnyEvent)
-
-
-def sse_frame(event: Event) -> bytes:
-    """Encode the event as one SSE message. JSON has no raw newlines, so one `data:` line is enough."""
-    return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
-
-
-def sse_frame_of(encoded: bytes) -> bytes:
-    """Frame an event that `encode` has written as one SSE message, without decoding it."""
-    start = encoded.index(b'"type":"') + 8
-    return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
-
-
-_LAST_TYPES = frozenset(str(each.__struct_config__.tag).encode() for each in TERMINAL)
-
-
-def ends_stream(encoded: bytes) -> bool:
-    """Whether an event that `encode` has written is the last of its stream, without decoding it."""
-    start = encoded.index(b'"type":"') + 8
-    return encoded[start : encoded.index(b'"', start)] in _LAST_TYPES
-
-
-def json_of_frame(frame: bytes) -> bytes:
-    """Extract the event's JSON from its SSE message."""
-    return frame[frame.index(b"\n") + 7 : -2]  # after "event: …" comes "data: "
-
-
-def decode_event(raw: bytes | str) -> AnyEvent:
-    """Decode an event from the JSON of its `data:` line, or from an event log."""
-    event: AnyEvent = _DECODER.decode(raw)
-    return event
-
-
-class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
-    """An error on a WebSocket, in nested form with the HTTP status that it would have had."""
-
-    status: int
-    error: ErrorBody
-    sequence_number: int | UnsetType = UNSET
-    stream_id: str | UnsetType = UNSET
-
-
-def websocket_frame(event: Event, stream_id: str | None = None) -> bytes:
-    """Encode the event as one WebSocket text message, with the lane if the client has named one."""
-    data = _encode(event)
-    if stream_id is None:
-        return data
-    return b'%b,"stream_id":%b}' % (data[:-1], _encode(stream_id))

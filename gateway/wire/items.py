@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -12,7 +11,6 @@ from gateway.wire.common import ItemStatus, JsonObject, Phase, ReasoningEffort, 
 from gateway.wire.content import (
     ComputerScreenshot,
     MessageContent,
-    OutputContent,
     ReasoningText,
     SummaryText,
     ToolOutputContent,
@@ -543,85 +541,3 @@ ID_PREFIXES: dict[type[Item], str] = {
     ProgramOutput: "prgo_",
 }
 """The id prefix of each item type. A reference has no id of its own."""
-
-
-def item_id(item: Item) -> str:
-    """The item's id; empty if it has none yet."""
-    return item.id
-
-
-def has_any(context: Iterable[Item], kinds: Collection[type[Item]]) -> bool:
-    """Whether any of the items is of one of these types. Costs a fraction of a loop over a conversation, in which most items
-    are messages."""
-    return not set(map(type, context)).isdisjoint(kinds)
-
-
-def only_messages(context: Iterable[Item]) -> bool:
-    """Whether all of the items are messages, as in most conversations."""
-    return set(map(type, context)) <= {Message}
-
-
-def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
-    """`item` with its own id, or else a new one. The given item is not changed."""
-    if item.id:
-        return item
-    return msgspec.structs.replace(item, id=new_id(ID_PREFIXES.get(type(item), "")))
-
-
-def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
-    """The items of a request, each with an id. Ids sent by the client are kept."""
-    return [with_id(item, new_id) for item in sent]
-
-
-# Constructors for items that the gateway writes.
-
-
-def output_message(
-    item_id: str, status: ItemStatus, parts: Sequence[OutputContent], phase: Phase | None = None
-) -> Message:
-    """An assistant message."""
-    return Message(
-        id=item_id,
-        status=status,
-        role="assistant",
-        content=list(parts),
-        phase=UNSET if phase is None else phase,
-    )
-
-
-def function_call(
-    item_id: str,
-    call_id: str,
-    name: str,
-    arguments: str,
-    status: ItemStatus = "completed",
-    namespace: str | None = None,
-) -> FunctionCall:
-    """A call of a function that the client runs."""
-    return FunctionCall(
-        id=item_id,
-        status=status,
-        call_id=call_id,
-        name=name,
-        arguments=arguments,
-        namespace=namespace or UNSET,
-    )
-
-
-def custom_tool_call(
-    item_id: str,
-    call_id: str,
-    name: str,
-    text: str,
-    namespace: str | None = None,
-    status: ItemStatus = "completed",
-) -> CustomToolCall:
-    """A call of a free-text tool that the client runs."""
-    return CustomToolCall(
-        id=item_id,
-        status=status,
-        call_id=call_id,
-        name=name,
-        input=text,
-        namespace=namespace or UNSET,
-    )

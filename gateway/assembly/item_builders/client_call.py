@@ -35,7 +35,13 @@ class ClientCallBuilder(ItemBuilder):
             item = client_call(self._kind, self.id, self._call_id, written or "{}")
             if item is not None:
                 return item
-        return items.function_call(self.id, self._call_id, self._name, written, status, None)
+        return items.FunctionCall(
+            id=self.id,
+            status=status,
+            call_id=self._call_id,
+            name=self._name,
+            arguments=written,
+        )
 
 
 class AnnouncedClientCall(Announced, ClientCallBuilder):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET
+
 from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.assembly.string_field import StringFieldReader
@@ -28,8 +30,13 @@ class FunctionCallBuilder(ItemBuilder):
     def _item(
         self, arguments: str, status: Literal["in_progress", "completed", "incomplete"]
     ) -> items.FunctionCall:
-        return items.function_call(
-            self.id, self.call_id, self.name, arguments, status, self._namespace
+        return items.FunctionCall(
+            id=self.id,
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            arguments=arguments,
+            namespace=self._namespace or UNSET,
         )
 
     def write(self, text: str) -> None:
@@ -53,8 +60,13 @@ class CustomCallBuilder(ItemBuilder):
     def _item(
         self, text: str, status: Literal["in_progress", "completed", "incomplete"]
     ) -> items.CustomToolCall:
-        return items.custom_tool_call(
-            self.id, self.call_id, self.name, text, self._namespace, status
+        return items.CustomToolCall(
+            id=self.id,
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            input=text,
+            namespace=self._namespace or UNSET,
         )
 
     def write(self, text: str) -> None:

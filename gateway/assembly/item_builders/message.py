@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Literal
 
+from msgspec import UNSET
+
 from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.assembly.logprobs import logprob
@@ -27,7 +29,13 @@ class MessageBuilder(ItemBuilder):
         self._annotations: list[content.Annotation] = []
 
     def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
-        return items.output_message(self.id, status, list(self._parts), self._phase)
+        return items.Message(
+            id=self.id,
+            status=status,
+            role="assistant",
+            content=list(self._parts),
+            phase=self._phase or UNSET,
+        )
 
     def write_text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
         if self._kind != "output_text":

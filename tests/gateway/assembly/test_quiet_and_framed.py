@@ -23,7 +23,7 @@ from gateway.deltas import (
 from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
-from gateway.wire.events import sse_frame
+from gateway.wire.event_frames import sse_frame
 from gateway.wire.response import Response
 
 TEXT = st.text(min_size=1, max_size=8) | st.sampled_from(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.responses.live_log import LiveLog
 from gateway.wire.common import encode
-from gateway.wire.events import Event, OutputTextDelta, ResponseCompleted, sse_frame
+from gateway.wire.event_frames import sse_frame
+from gateway.wire.events import Event, OutputTextDelta, ResponseCompleted
 from gateway.wire.response import Response
 
 

@@ -14,7 +14,8 @@ from gateway.protocols import StoredResponse
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.wire.common import encode
-from gateway.wire.events import Event, OutputTextDelta, ResponseCompleted, sse_frame
+from gateway.wire.event_frames import sse_frame
+from gateway.wire.events import Event, OutputTextDelta, ResponseCompleted
 from gateway.wire.response import Response
 from gateway_memory.store import MemoryStore
 

@@ -21,7 +21,8 @@ from pydantic import BaseModel, TypeAdapter
 from gateway.errors import InvalidRequest
 from gateway.wire import content, events, items, listing, response, text, tools
 from gateway.wire.common import Tagged, encode, type_of
-from gateway.wire.events import EVENTS, decode_event, sse_frame
+from gateway.wire.event_frames import WebSocketError, decode_event, sse_frame, websocket_frame
+from gateway.wire.events import EVENTS
 from gateway.wire.item_decoding import decode_items
 from gateway.wire.items import ITEMS
 from gateway.wire.request import ResponseRequest
@@ -128,9 +129,13 @@ ITEM_SAMPLES: list[items.Item] = [
     items.Message(id="msg_1", role="user", content=list(INPUT_PARTS)),
     items.Message(id="msg_1", role="system", content=[content.InputText(text="s")]),
     items.Message(id="msg_1", role="developer", content=[]),
-    items.output_message("msg_2", "completed", [TEXT], "final_answer"),
-    items.output_message("msg_3", "incomplete", [content.Refusal(refusal="No.")]),
-    items.output_message("msg_4", "in_progress", []),
+    items.Message(
+        id="msg_2", status="completed", role="assistant", content=[TEXT], phase="final_answer"
+    ),
+    items.Message(
+        id="msg_3", status="incomplete", role="assistant", content=[content.Refusal(refusal="No.")]
+    ),
+    items.Message(id="msg_4", status="in_progress", role="assistant", content=[]),
     items.Reasoning(id="rs_1"),
     items.Reasoning(
         id="rs_2",
@@ -139,11 +144,15 @@ ITEM_SAMPLES: list[items.Item] = [
         encrypted_content="e",
         status="completed",
     ),
-    items.function_call("fc_1", "call_1", "f", "{}"),
-    items.function_call("fc_2", "call_2", "f", "", "in_progress", "ns"),
+    items.FunctionCall(id="fc_1", status="completed", call_id="call_1", name="f", arguments="{}"),
+    items.FunctionCall(
+        id="fc_2", status="in_progress", call_id="call_2", name="f", arguments="", namespace="ns"
+    ),
     items.FunctionCallOutput(id="fco_1", call_id="call_1", output="o"),
     items.FunctionCallOutput(id="fco_2", call_id="call_1", output=list(INPUT_PARTS)),
-    items.custom_tool_call("ctc_1", "call_1", "c", "text", "ns"),
+    items.CustomToolCall(
+        id="ctc_1", status="completed", call_id="call_1", name="c", input="text", namespace="ns"
+    ),
     items.CustomToolCallOutput(id="ctco_1", call_id="call_1", output="o"),
     items.McpCall(id="mcp_1", server_label="s", name="n", arguments="{}", output="o"),
     items.McpCall(
@@ -500,7 +509,7 @@ def test_the_small_resources_are_the_sdks() -> None:
 
 
 def test_an_error_on_a_websocket_is_the_sdks() -> None:
-    error = events.WebSocketError(
+    error = WebSocketError(
         status=400, error=response.ErrorBody(message="m", type="invalid_request_error")
     )
     assert isinstance(
@@ -640,8 +649,8 @@ def test_a_frame_is_one_sse_message() -> None:
 
 def test_a_websocket_frame_names_its_lane() -> None:
     event = a_full_event(events.OutputTextDelta)
-    assert json.loads(events.websocket_frame(event)) == plain(event)
-    marked = json.loads(events.websocket_frame(event, 'a"b'))
+    assert json.loads(websocket_frame(event)) == plain(event)
+    marked = json.loads(websocket_frame(event, 'a"b'))
     assert marked.pop("stream_id") == 'a"b'
     assert marked == plain(event)
 

@@ -13,6 +13,7 @@ from gateway.wire import content, items, tools
 from gateway.wire.common import encode
 from gateway.wire.field_errors import MAX_ITEMS
 from gateway.wire.item_decoding import decode_items
+from gateway.wire.item_lists import with_id
 from gateway.wire.request import (
     convert_response_request,
     decode_conversation_request,
@@ -620,7 +621,7 @@ def test_ids_are_given_once() -> None:
         if cls is not items.ItemReference:
             assert items.ID_PREFIXES[cls].endswith("_"), cls
     (sent,) = decode_items([{"role": "user", "content": "hi"}])
-    named = items.with_id(sent, new_id)
-    assert (items.item_id(sent), items.item_id(named)) == ("", "msg_0")
-    assert items.with_id(named, new_id) is named
+    named = with_id(sent, new_id)
+    assert (sent.id, named.id) == ("", "msg_0")
+    assert with_id(named, new_id) is named
     assert len(set(items.ID_PREFIXES.values())) == len(items.ID_PREFIXES)

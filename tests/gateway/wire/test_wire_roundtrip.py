@@ -11,7 +11,8 @@ from msgspec import inspect
 
 from gateway.wire import items, tools
 from gateway.wire.common import encode
-from gateway.wire.events import AnyEvent, decode_event, sse_frame
+from gateway.wire.event_frames import decode_event, sse_frame
+from gateway.wire.events import AnyEvent
 from gateway.wire.item_decoding import decode_items
 from gateway.wire.items import Item
 from gateway.wire.request import WITHOUT_EFFECT, ResponseRequest, decode_response_request
