@@ -51,7 +51,9 @@ class HfTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens written in the text become their ids."""
         if self._fast is not None:
-            ids: list[int] = self._fast.encode(text, add_special_tokens=add_special_tokens).ids
+            # Unlike `encode`, it does not hold the interpreter's lock, nor find the places of tokens in the text.
+            (encoded,) = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+            ids: list[int] = encoded.ids
             return ids
         return list(self._slow.encode(text, add_special_tokens=add_special_tokens))
 

@@ -57,7 +57,11 @@ class JsonTokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens spelled out in the text become their ids."""
-        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+        # Unlike `encode`, it does not hold the interpreter's lock, nor find the places of tokens in the text.
+        (encoded,) = self._tokenizer.encode_batch_fast(
+            [text], add_special_tokens=add_special_tokens
+        )
+        return list(encoded.ids)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of `token_ids`; malformed UTF-8 becomes replacement characters."""
