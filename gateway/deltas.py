@@ -3,7 +3,8 @@
 A parser emits these in the order of the model's output, and nothing else; `gateway.assembly.assembler` (Responses) and
 `gateway.chat.assembler` (Chat Completions) turn them into events and items. Grammar:
 
-    output := ( ReasoningDelta | EncryptedReasoning | TextDelta | RefusalDelta | MessageStarted | BlockEnded | call )*
+    output := ( ReasoningDelta | EncryptedReasoning | text | RefusalDelta | MessageStarted | BlockEnded | call )*
+    text   := TextDelta | CitationStarted TextDelta+ CitationEnded?
     call   := CallStarted CallArgumentsDelta* CallEnded
 
 A change of kind ends the block before it. `BlockEnded` is needed only between two blocks of one kind (two messages in
@@ -43,6 +44,23 @@ class TextDelta(Struct, frozen=True, gc=False):
 
     text: str
     start: int = -1
+
+
+class CitedSource(Struct, frozen=True, gc=False):
+    """What a span of text is based on. `url` is its address, or a fragment (`#documents/0`) that names it."""
+
+    url: str
+    title: str = ""
+
+
+class CitationStarted(Struct, frozen=True, gc=False):
+    """A cited span begins with the next text. It replaces one that began before and has no end."""
+
+
+class CitationEnded(Struct, frozen=True, gc=False):
+    """The cited span that began in this text ends here. A span without an end is ordinary text."""
+
+    sources: tuple[CitedSource, ...]
 
 
 class RefusalDelta(Struct, frozen=True, gc=False):
@@ -85,6 +103,8 @@ Delta: TypeAlias = (
     ReasoningDelta
     | EncryptedReasoning
     | TextDelta
+    | CitationStarted
+    | CitationEnded
     | RefusalDelta
     | MessageStarted
     | BlockEnded

@@ -37,6 +37,8 @@ from gateway.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
+    CitationEnded,
+    CitationStarted,
     Delta,
     EncryptedReasoning,
     MessageStarted,
@@ -192,6 +194,12 @@ class ItemAssembler:
                 self.begin(call)
             case CallEnded():
                 self._end_call()
+            case CitationStarted():
+                if isinstance(self.open, MessageBuilder):  # otherwise it begins with the message
+                    self.open.begin_citation()
+            case CitationEnded():
+                if isinstance(self.open, MessageBuilder):
+                    self.open.end_citation(delta.sources)
             case RefusalDelta():
                 self._message().write_refusal(delta.text)
             case MessageStarted():

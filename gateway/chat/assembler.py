@@ -20,6 +20,9 @@ from gateway.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
+    CitationEnded,
+    CitationStarted,
+    CitedSource,
     Delta,
     EncryptedReasoning,
     MessageStarted,
@@ -56,6 +59,18 @@ class ChoiceWriter(Protocol):
     def finish(self, reason: FinishReason, stop_reason: str | int | None) -> bytes: ...
 
 
+class CitingWriter(ChoiceWriter, Protocol):
+    """Writes a choice with cited spans."""
+
+    def begin_citation(self) -> bytes:
+        """Begin a cited span with the next text."""
+        ...
+
+    def end_citation(self, sources: Sequence[CitedSource]) -> bytes:
+        """End the cited span."""
+        ...
+
+
 class OpenCall:
     """A visible call that is being written."""
 
@@ -78,9 +93,10 @@ class ChoiceAssembler:
         shows_reasoning: bool = True,
         calls_finish: FinishReason = "tool_calls",
         lead: str = "",
+        citing: CitingWriter | None = None,
     ) -> None:
         """`calls_finish` is the finish reason of a choice with calls. `lead` is text that precedes the model's output
-        (`echo`)."""
+        (`echo`). `citing` is the writer if it annotates cited spans; otherwise they are ordinary text."""
         self._writer = writer
         self._roles = roles
         self._new_id = new_id
@@ -88,6 +104,9 @@ class ChoiceAssembler:
         self._shows_reasoning = shows_reasoning
         self._calls_finish = calls_finish
         self._lead = lead
+        self._citing = citing
+        self._starts_citation = False
+        """Whether the next text block starts with a cited span."""
         self._begun = False
         self._block: Literal["text", "reasoning"] | None = None
         self._has_text = False
@@ -158,6 +177,13 @@ class ChoiceAssembler:
                 self._start_call(delta, out)
             case CallEnded():
                 self._end_call(out)
+            case CitationStarted():
+                self._starts_citation = self._block != "text"
+                if self._citing is not None and self._block == "text":
+                    out.append(self._citing.begin_citation())
+            case CitationEnded():
+                if self._citing is not None and self._block == "text":
+                    out.append(self._citing.end_citation(delta.sources))
             case RefusalDelta():
                 if self._block != "text":  # otherwise part of the same message
                     self._block = None
@@ -173,6 +199,9 @@ class ChoiceAssembler:
         if self._has_text:
             out.append(self._writer.text(SEPARATOR, ()))
         self._block, self._has_text = "text", True
+        if self._starts_citation and self._citing is not None:
+            out.append(self._citing.begin_citation())
+        self._starts_citation = False
 
     def _open_reasoning(self, out: list[bytes]) -> None:
         if self._has_reasoning and self._shows_reasoning:

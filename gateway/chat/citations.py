@@ -1,4 +1,4 @@
-"""Citation marks in a choice: their removal from the text, and annotations."""
+"""Citations in a choice: the removal of their marks from the text, and annotations."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gateway.assembly.citations import (
 )
 from gateway.assembly.sandbox_links import SandboxLink, SandboxLinkReader, by_path
 from gateway.chat.assembler import ChoiceWriter
+from gateway.deltas import CitedSource
 from gateway.protocols import ContainerFileSource, FileSource, Source, TokenLogprob, ToolResult
 from gateway.wire.chat import AnnotatedUrl, FinishReason, UrlAnnotation
 
@@ -49,6 +50,7 @@ class CitedWriter:
         self._links = SandboxLinkReader(self._container_files)
         self._waiting: list[TokenLogprob] = []
         self._length = 0
+        self._cited_from = 0
         self._annotations: list[UrlAnnotation] = []
 
     def called(self, result: ToolResult) -> bytes:
@@ -68,6 +70,18 @@ class CitedWriter:
     def text(self, text: str, logprobs: Sequence[TokenLogprob]) -> bytes:
         self._waiting += logprobs
         return self._encoded(self._reader.feed(text))
+
+    def begin_citation(self) -> bytes:
+        out = self._held()
+        self._cited_from = self._length
+        return out
+
+    def end_citation(self, sources: Sequence[CitedSource]) -> bytes:
+        out = self._held()
+        if length := self._length - self._cited_from:
+            for source in sources:
+                self._annotate(source.url, source.title, length)
+        return out
 
     def reasoning(self, text: str) -> bytes:
         return self._held() + self._writer.reasoning(text)

@@ -97,7 +97,7 @@ class ChatChoice:
         self.generator.counts_prompt = index == 0
         self._tools = ServerToolLoop(plan.toolset, services, self.generator)
         self._cited: CitedWriter | None = None
-        if self._tools.offered:
+        if self._tools.offered or plan.model.cites:
             self._cited = CitedWriter(writer)
         self._assembler = ChoiceAssembler(
             self._cited or writer,
@@ -107,6 +107,7 @@ class ChatChoice:
             shows_reasoning=bool(style.reasoning_fields),
             calls_finish=style.calls_finish,
             lead=style.lead,
+            citing=self._cited,
         )
 
     @property
@@ -116,7 +117,7 @@ class ChatChoice:
     async def run(self, sink: ByteSink) -> bytes:
         assembler = self._assembler
         with self._plan.params:
-            if self._cited is not None:
+            if self._cited is not None and self._tools.offered:
                 await self._tools.run(self._first, _CitingChoice(assembler, self._cited), sink)
             else:
                 await self.generator.run(self._first, assembler, sink)

@@ -327,11 +327,14 @@ class Generator:
             generation = msgspec.structs.replace(generation, request=traced)
         request, rendered = generation.request, generation.rendered
         turn = generation.turn
+        policies = self._settings.policies
+        filters = [] if policies is None else policies.filters()
         context = ParserContext(
             tail=rendered.tail,
             tools={tool.name: tool for tool in turn.tools},
             tokenizer=self.model.engine.tokenizer,
             parse_tools=bool(turn.tools) and turn.tool_choice != "none",
+            turn=None if filters else turn,  # which see the text of an answer as one
         )
         parser = self.model.output_format.parser(context)
         watch = self._begin(generation)
@@ -354,7 +357,7 @@ class Generator:
             else None
         )
         stops: TextStops | OutputFilters | None = in_text
-        if self._settings.policies is not None and (filters := self._settings.policies.filters()):
+        if filters:
             stops = OutputFilters(filters, in_text)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None

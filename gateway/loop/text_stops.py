@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.deltas import Delta, TextDelta
+from gateway.deltas import CitationEnded, CitationStarted, Delta, TextDelta
 from gateway.engines.stopping import StopStrings
 from gateway.protocols import FinishReason
 
@@ -31,8 +31,8 @@ class TextStops:
         self._strings = StopStrings(stops)
         self._included = included
         self._aligner = aligner
-        self._waiting: list[TextDelta] = []
-        """Text held back, oldest first."""
+        self._waiting: list[TextDelta | CitationStarted | CitationEnded] = []
+        """Text held back, oldest first, and the citations within it."""
         self._free = 0
         """Number of held-back characters that are not part of a stop string."""
 
@@ -44,6 +44,8 @@ class TextStops:
                 self._read_text(delta, searching, out)
                 if self.matched is not None:
                     break
+            elif isinstance(delta, CitationStarted | CitationEnded):  # the text continues
+                (self._waiting if self._waiting else out).append(delta)
             else:
                 out += self.rest()
                 out.append(delta)
@@ -86,6 +88,8 @@ class TextStops:
     def _place(self, count: int) -> int:
         """Offset in the raw output of the end of the first `count` waiting characters; -1 if unknown."""
         for delta in self._waiting:
+            if not isinstance(delta, TextDelta):
+                continue
             if count <= len(delta.text):
                 return -1 if delta.start < 0 else delta.start + count
             count -= len(delta.text)
@@ -93,8 +97,14 @@ class TextStops:
 
     def _release(self, count: int, out: list[Delta]) -> None:
         """Release `count` characters, with one delta per slice of the raw output."""
-        while count:
-            first = self._waiting.pop(0)
+        while self._waiting:
+            first = self._waiting[0]
+            if not isinstance(first, TextDelta):
+                out.append(self._waiting.pop(0))
+                continue
+            if not count:
+                break
+            self._waiting.pop(0)
             text, kept = first.text[:count], first.text[count:]
             count -= len(text)
             if kept:

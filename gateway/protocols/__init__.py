@@ -61,6 +61,7 @@ from gateway.protocols.observed import (
 )
 from gateway.protocols.output import (
     CallPiece,
+    CitingFormat,
     FormatAwareEngine,
     OutputFormat,
     OutputParser,
@@ -194,6 +195,7 @@ __all__ = [
     "CallWriter",
     "Capability",
     "ChatPrompt",
+    "CitingFormat",
     "CodeDetails",
     "CompletionPage",
     "Completions",

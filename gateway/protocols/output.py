@@ -22,6 +22,8 @@ class ParserContext(Struct, frozen=True, kw_only=True):
     tokenizer: Tokenizer | None = None
     parse_tools: bool = True
     """False if `tool_choice` is `none` or no tool was offered: call syntax is then ordinary text."""
+    turn: Turn | None = None
+    """The turn that the model answers. None if citations of its documents and results are not wanted."""
 
 
 class OutputParser(Protocol):
@@ -104,6 +106,15 @@ class OutputFormat(Protocol):
         Raises `Unsupported` for a choice that this format cannot express.
         """
         ...
+
+
+@runtime_checkable
+class CitingFormat(Protocol):
+    """An `OutputFormat` whose parsers may emit `CitationStarted` and `CitationEnded`. Of others, Chat Completions ignores
+    them."""
+
+    @property
+    def cites(self) -> bool: ...
 
 
 @runtime_checkable

@@ -46,6 +46,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     """The tools of the gateway that requests to the model may use."""
     late: LateRefusingEngine | None = None
     """The engine, if it may refuse requests only when it generates."""
+    cites: bool = False
+    """Whether the output format may give citations; see `gateway.protocols.CitingFormat`."""
     why: str = ""
     """Why this engine, renderer and format were chosen. For display."""
 

@@ -12,6 +12,8 @@ from gateway.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
+    CitationEnded,
+    CitationStarted,
     Delta,
     MessageStarted,
     ReasoningDelta,
@@ -108,7 +110,20 @@ def blocks(deltas: Iterable[Delta]) -> list[Block]:
 def check_grammar(deltas: Sequence[Delta], output: str) -> None:
     """Raise AssertionError if `deltas` violate the grammar of `gateway.deltas`, or give a wrong slice of the output."""
     in_call = False
+    cited: bool | None = None
     for delta in deltas:
+        match delta:
+            case CitationStarted():
+                cited = False
+            case TextDelta():
+                cited = cited if cited is None else True
+            case CitationEnded(sources):
+                assert cited, "the end of a citation without text"
+                assert sources, "a citation without sources"
+                cited = None
+            case _:
+                assert cited is not False, "a citation without text"
+                cited = None
         match delta:
             case CallStarted(name):
                 assert not in_call, "a call begins inside a call"

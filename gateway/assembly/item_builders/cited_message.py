@@ -10,8 +10,9 @@ from gateway.assembly.item_builders.item import EndStatus
 from gateway.assembly.item_builders.message import AnnouncedMessage, MessageBuilder
 from gateway.assembly.logprobs import logprob
 from gateway.assembly.sandbox_links import SandboxLink, SandboxLinkReader
+from gateway.deltas import CitedSource
 from gateway.protocols import ContainerFileSource, FileSource, Source, TokenLogprob
-from gateway.wire import content, events, items
+from gateway.wire import content, items
 
 
 class CitedMessageBuilder(MessageBuilder):
@@ -91,8 +92,13 @@ class CitedMessageBuilder(MessageBuilder):
         super().write_text(text, waiting)
         self._length += len(text)
 
-    def _annotate(self, annotation: content.Annotation) -> None:
-        self._annotations.append(annotation)
+    def begin_citation(self) -> None:
+        self._write_held()
+        super().begin_citation()
+
+    def end_citation(self, sources: Sequence[CitedSource]) -> None:
+        self._write_held()
+        super().end_citation(sources)
 
     def write_refusal(self, text: str) -> None:
         self._write_held()
@@ -114,17 +120,4 @@ class CitedMessageBuilder(MessageBuilder):
 
 
 class AnnouncedCitedMessage(CitedMessageBuilder, AnnouncedMessage):
-    """Announces also the annotations. Each follows the delta that completes the text it refers to."""
-
-    def _annotate(self, annotation: content.Annotation) -> None:
-        self.events.out.append(
-            events.OutputTextAnnotationAdded(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=len(self._parts),
-                annotation_index=len(self._annotations),
-                annotation=annotation,
-            )
-        )
-        super()._annotate(annotation)
+    """A `CitedMessageBuilder` that announces its changes."""

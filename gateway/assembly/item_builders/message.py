@@ -11,6 +11,7 @@ from msgspec import UNSET
 from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.assembly.logprobs import logprob
+from gateway.deltas import CitedSource
 from gateway.protocols import TokenLogprob
 from gateway.wire import content, events, items
 from gateway.wire.delta_frame import DeltaFrame
@@ -27,6 +28,8 @@ class MessageBuilder(ItemBuilder):
         self._text = StringIO()  # pieces kept in a list take ten times as much
         self._logprobs: list[content.Logprob] = []
         self._annotations: list[content.Annotation] = []
+        self._cited_from = 0
+        """Where the latest cited span of the open part begins."""
 
     def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
         return items.Message(
@@ -43,6 +46,24 @@ class MessageBuilder(ItemBuilder):
         self._text.write(text)
         if logprobs:
             self._logprobs += map(logprob, logprobs)
+
+    def begin_citation(self) -> None:
+        """Begin a cited span with the next text."""
+        self._cited_from = self._text.tell() if self._kind == "output_text" else 0
+
+    def end_citation(self, sources: Sequence[CitedSource]) -> None:
+        """End the cited span, and annotate it with each of its sources."""
+        start, end = self._cited_from, self._text.tell()
+        if self._kind != "output_text" or start == end:
+            return
+        for source in sources:
+            cited = content.UrlCitation(
+                url=source.url, title=source.title, start_index=start, end_index=end
+            )
+            self._annotate(cited)
+
+    def _annotate(self, annotation: content.Annotation) -> None:
+        self._annotations.append(annotation)
 
     def write_refusal(self, text: str) -> None:
         if self._kind != "refusal":
@@ -76,7 +97,8 @@ class MessageBuilder(ItemBuilder):
 
 
 class AnnouncedMessage(Announced, MessageBuilder):
-    """Announces a message, its parts and its text."""
+    """Announces a message, its parts, its text and its annotations. Each annotation follows the delta that completes the text
+    it refers to."""
 
     _frame: DeltaFrame | None = None
     """Frame of the open part, created when first needed."""
@@ -121,6 +143,19 @@ class AnnouncedMessage(Announced, MessageBuilder):
             )
         self._text.write(text)
         return frame.encode(self.events.next(), text)
+
+    def _annotate(self, annotation: content.Annotation) -> None:
+        self.events.out.append(
+            events.OutputTextAnnotationAdded(
+                sequence_number=self.events.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                content_index=len(self._parts),
+                annotation_index=len(self._annotations),
+                annotation=annotation,
+            )
+        )
+        super()._annotate(annotation)
 
     def write_refusal(self, text: str) -> None:
         super().write_refusal(text)

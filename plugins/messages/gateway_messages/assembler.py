@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, Protocol, assert_never
+from typing import Final, Literal, Protocol, assert_never
 
 from gateway.sdk import (
     AvailableTool,
@@ -22,6 +22,8 @@ from gateway.sdk import (
     CallEnded,
     CallRecord,
     CallStarted,
+    CitationEnded,
+    CitationStarted,
     Delta,
     EncryptedReasoning,
     FinishReason,
@@ -51,6 +53,9 @@ from gateway_messages.server_tool_calls import (
 )
 from gateway_messages.signatures import Signer
 from gateway_messages.tool_answer import ToolAnswer
+
+_TEXT: Final = (TextDelta, CitationStarted, CitationEnded)
+"""Deltas within which a text continues."""
 
 
 class BlockWriter(Protocol):
@@ -223,7 +228,7 @@ class MessageAssembler:
         out.append(self._writer.start())
 
     def _write(self, delta: Delta, out: list[bytes]) -> None:
-        if self._citing is not None and not isinstance(delta, TextDelta):
+        if self._citing is not None and not isinstance(delta, _TEXT):
             self._cited(self._citing.rest(), out)
         match delta:
             case TextDelta(text=text):
@@ -256,6 +261,8 @@ class MessageAssembler:
                 self._close(out)
             case EncryptedReasoning():
                 pass  # signatures carry the text alone
+            case CitationStarted() | CitationEnded():
+                pass  # their sources are no web pages
             case _:
                 assert_never(delta)
 

@@ -88,6 +88,7 @@ def compose(reasoning: str | None, tools: str | None, model: ModelInfo | None = 
         frame=next((spec.frame for spec in specs if spec.frame is not None), None),
         hidden=_merged(spec.hidden for spec in specs),
         hidden_tags=_merged(spec.hidden_tags for spec in specs),
+        cites=any(spec.cites for spec in specs),
         turn_ends=_merged(spec.turn_ends for spec in specs),
         lead=reasoner.lead if reasoner is not None else "",
         plain_newlines=any(spec.plain_newlines for spec in specs),

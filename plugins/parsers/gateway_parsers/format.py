@@ -52,6 +52,10 @@ class MarkupFormat:
     def keeps_special_tokens(self) -> bool:
         return self._keeps_special_tokens
 
+    @property
+    def cites(self) -> bool:
+        return self.spec.cites
+
     def parser(self, context: ParserContext) -> OutputParser:
         machine = Machine(self.spec, self._sets, context)
         return NewlineParser(machine) if self.spec.plain_newlines else machine

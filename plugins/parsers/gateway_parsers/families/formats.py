@@ -203,6 +203,7 @@ FORMATS = (
         calls=objects.COHERE,
         frame=marks.COMMAND_3_TEXT,
         hidden_tags=marks.CITATION,
+        cites=True,
         aliases=("cohere", "cohere_cmd"),
         summary="thinking, response and action blocks (Command A, Command R7B)",
     ),
@@ -212,6 +213,7 @@ FORMATS = (
         calls=objects.COHERE,
         frame=marks.COMMAND_4_TEXT,
         hidden_tags=marks.CITATION,
+        cites=True,
         summary="thinking, text and action blocks (Command A+)",
     ),
     FormatSpec(

@@ -74,7 +74,7 @@ COMMAND_4_TEXT = Frame(
 )
 
 CITATION = ("<co", "</co")
-"""Tags around cited text, as `<co>…</co: 0:[1]>`. The sources that they number are not in the output."""
+"""Tags around cited text, as `<co>…</co: 0:[1]>`. For their numbers see `gateway_parsers.kit.citations`."""
 
 KIMI_1 = ReasoningMarkers(open="◁think▷", close="◁/think▷", call_ends_it="always")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from gateway.sdk import (
     BlockEnded,
     CallEnded,
+    CitationEnded,
+    CitationStarted,
     Delta,
     EngineOutput,
     FinishReason,
@@ -19,6 +21,7 @@ from gateway.sdk import (
 from gateway.sdk.parsers import OutputSpan, ReasoningMeter
 from gateway_parsers.kit.active_markers import ActiveMarkers, State
 from gateway_parsers.kit.call_markup import HiddenReader, HiddenTagReader, TitleReader
+from gateway_parsers.kit.citations import NumberedSources
 from gateway_parsers.kit.markers import QUOTES, WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.spec import FormatSpec
@@ -45,6 +48,7 @@ class Machine:
         "_after_markup",
         "_bare",
         "_break",
+        "_citation",
         "_ended_by_call",
         "_fast_path",
         "_fed",
@@ -65,6 +69,7 @@ class Machine:
         "_reader",
         "_reasoning",
         "_sets",
+        "_sources",
         "_spaces",
         "_spaces_length",
         "_spec",
@@ -127,6 +132,11 @@ class Machine:
         """Whether it directly follows a quotation mark."""
         self._limited = False
         """Whether a limit ended the output."""
+        self._sources = (
+            NumberedSources(context.turn) if spec.cites and context.turn is not None else None
+        )
+        self._citation: Literal["none", "waiting", "open"] = "none"
+        """State of a citation: its tag was read, or also the beginning of its text."""
         self._framed = False
         """Whether the text is enclosed in a frame, whose end is hidden."""
         self._active = self._markers()
@@ -176,6 +186,7 @@ class Machine:
             and not self._spaces
             and self._meter.settled
             and self._gap is None
+            and self._citation != "waiting"
         )
         return self._take_deltas()
 
@@ -338,6 +349,7 @@ class Machine:
         self._position.fresh = True
         self._after_markup = True
         self._verbatim = False
+        self._citation = "none"
         self._active = self._markers()
 
     def _begin_call(self, marker: str, offset: int, before: str) -> None:
@@ -440,6 +452,17 @@ class Machine:
             self._hide_markup(start)
         else:
             self._write_spaces(start)
+            if self._sources is not None and isinstance(reader, HiddenTagReader):
+                self._cite(reader.raw, self._sources)
+
+    def _cite(self, tag: str, sources: NumberedSources) -> None:
+        """Act on a tag around cited text."""
+        if not tag.startswith("</"):
+            self._citation = "none" if self._reasoning else "waiting"
+            return
+        if self._citation == "open" and (cited := sources.of(tag)):
+            self._out.append(CitationEnded(cited))
+        self._citation = "none"
 
     def _hide_markup(self, start: int) -> None:
         """Hide markup at `start` that separates two pieces of text."""
@@ -523,6 +546,9 @@ class Machine:
             if self._last is type(delta):
                 self._out.append(BlockEnded())
         self._last = type(delta)
+        if self._citation == "waiting":
+            self._citation = "open"
+            self._out.append(CitationStarted())
         self._out.append(delta)
 
 
