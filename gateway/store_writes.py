@@ -1,18 +1,29 @@
-"""Writing to a store that may be away for a moment, and reporting the outcome of events that are written in batches."""
+"""Writing to a store that may be away for a moment."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gateway.errors import StoreUnavailable
-from gateway.protocols import Notification
 
 T = TypeVar("T")
 
-logger = logging.getLogger("gateway.stores")
+
+class WriteTokens:
+    """Tokens by which a store recognizes a write that is repeated because its answer was lost. Each is unique among all
+    processes."""
+
+    def __init__(self) -> None:
+        self.process = secrets.token_hex(8)
+        """The part of the tokens that is the same for all of this object."""
+        self._numbers = itertools.count()
+
+    def next(self) -> str:
+        return f"{self.process}:{next(self._numbers)}"
 
 
 async def through_outage(
@@ -29,26 +40,3 @@ async def through_outage(
                 raise
             await asyncio.sleep(every)
             every = min(every * 2, 1.0)
-
-
-def outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notification]:
-    """A future for the outcome of an append, and the callback that sets it unless it was cancelled."""
-    coming: asyncio.Future[bool | StoreUnavailable] = asyncio.get_running_loop().create_future()
-
-    def set_outcome(outcome: bool | StoreUnavailable) -> None:
-        if not coming.done():
-            coming.set_result(outcome)
-
-    return coming, set_outcome
-
-
-def notify_all(
-    response_id: str, callbacks: Sequence[Notification], outcome: bool | StoreUnavailable
-) -> None:
-    """Call the callbacks of appends to one log with their outcome. What they raise is logged."""
-    for notify in callbacks:
-        try:
-            notify(outcome)
-        except Exception:
-            # A failing callback must not stop the writing of other logs.
-            logger.exception("the outcome of events of %s could not be passed on", response_id)

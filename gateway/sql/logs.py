@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from gateway.event_batches import LOST, REFUSED, BatchEntry
 from gateway.sql.schema import RUNNING
 from gateway.sql.statements import Operation, Statement, key
-
-REFUSED: Final = -1
-LOST: Final = -2
 
 _ROWS = 500
 _BYTES = 4 << 20
@@ -19,17 +17,6 @@ _BYTES = 4 << 20
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
-
-
-class Append(NamedTuple):
-    """Events for one log."""
-
-    response_id: str
-    events: Sequence[bytes]
-    last: bool
-    attempt: int
-    known: int
-    """The length that the log has at least."""
 
 
 class LogState(NamedTuple):
@@ -40,8 +27,8 @@ class LogState(NamedTuple):
     ended: bool
 
 
-def append(appends: Sequence[Append], token: str) -> Operation[list[int]]:
-    """Extend logs. Returns the length of each, or `REFUSED`, or `LOST` if a log is shorter than is known."""
+def append(appends: Sequence[BatchEntry], token: str) -> Operation[list[int]]:
+    """Extend logs. Returns what `EventBatchWriter.store` returns."""
     names = {key(each.response_id): each for each in appends}
     rows = yield Statement(
         "SELECT id, num, attempt, is_open, ended, length, token FROM logs WHERE id = ANY($1::text[]) "
@@ -72,7 +59,7 @@ def append(appends: Sequence[Append], token: str) -> Operation[list[int]]:
         if last_token == token:  # a repeated call whose first answer was lost
             lengths[name] = length
             continue
-        if attempt != each.attempt or ended or not (is_open or each.last):
+        if attempt != each.attempt or ended or not (is_open or each.ending == "now"):
             lengths[name] = REFUSED
             continue
         if length < each.known:
@@ -82,7 +69,7 @@ def append(appends: Sequence[Append], token: str) -> Operation[list[int]]:
         if each.events:
             written.append((num, lengths[name], _ENCODER.encode(each.events)))
         size = sum(map(len, each.events))
-        changed.append((num, lengths[name], size, int(each.last), token))
+        changed.append((num, lengths[name], size, int(each.ending == "now"), token))
     if written:
         yield Statement(
             "INSERT INTO events (log, upto, data) VALUES ($1, $2, $3)", written, each=True

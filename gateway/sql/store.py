@@ -31,9 +31,8 @@ from gateway.sql import limits as counters
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.event_writer import SqlEventWriter
 from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
-from gateway.sql.tokens import TransactionTokens
 from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
-from gateway.store_writes import through_outage
+from gateway.store_writes import WriteTokens, through_outage
 from gateway.stored_parts import cut, whole_size
 from gateway.task_context import running_task
 from gateway.wire.items import Item
@@ -66,7 +65,7 @@ class SqlStore:
         self._ttl = bounds.ttl
         self._outage = outage
         self._shared = shared
-        self._tokens = TransactionTokens()
+        self._tokens = WriteTokens()
         self._follower = EventFollower(database, lambda: self._since)
         self._writer = SqlEventWriter(database, self._follower, self._tokens, outage=outage)
         self._upkeep = Upkeep(database, bounds, self._removed)

@@ -33,6 +33,7 @@ FLOORS = (
         "documents",
         "engine_process",
         "engines",
+        "event_batches",
         "files",
         "limit_table",
         "net",

@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
 from gateway.sdk.stores import (
+    WriteTokens,
     cut,
     pack,
     through_outage,
@@ -27,7 +28,6 @@ from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_ids, unpack_ids
 from gateway_redis.parts import PartTable, Uses
 from gateway_redis.server import Argument, RedisServer
-from gateway_redis.tokens import CallTokens
 
 logger = logging.getLogger("gateway_redis")
 
@@ -57,7 +57,7 @@ class ResponseRecords:
         server: RedisServer,
         keys: Keys,
         config: RedisConfig,
-        tokens: CallTokens,
+        tokens: WriteTokens,
         ledger: Ledger,
     ) -> None:
         self._server = server

@@ -22,6 +22,7 @@ from gateway.sdk import (
     UsageCount,
     UsageWidth,
 )
+from gateway.sdk.stores import WriteTokens
 from gateway.sdk.wire import Conversation, Item, ResponseStatus
 from gateway_redis.completions import CompletionTable
 from gateway_redis.config import RedisConfig
@@ -34,7 +35,6 @@ from gateway_redis.ledger import Ledger
 from gateway_redis.limits import LimitCounterTable
 from gateway_redis.responses import ResponseRecords
 from gateway_redis.server import MOST_BYTES, RedisServer
-from gateway_redis.tokens import CallTokens
 from gateway_redis.usage import UsageCounterTable
 from gateway_redis.values import ValueTable
 
@@ -46,7 +46,7 @@ class RedisStore:
         self, server: RedisServer, config: RedisConfig, *, max_bytes: int = MOST_BYTES
     ) -> None:
         """`max_bytes` is `config.max_bytes`, or its default."""
-        keys, tokens = Keys(config.prefix), CallTokens()
+        keys, tokens = Keys(config.prefix), WriteTokens()
         self._server = server
         self._ledger = Ledger(server, keys, config, max_bytes)
         self._records = ResponseRecords(server, keys, config, tokens, self._ledger)
