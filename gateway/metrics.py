@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable
 from importlib import metadata
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 from prometheus_client import (
@@ -25,6 +25,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
 
+from gateway.light_histograms import LightHistogram, LightSeries
 from gateway.protocols import MeasuredEngine, RefreshedEngine
 from gateway.request_stats import RunStats
 from gateway.wire.response import ResponseStatus, Usage
@@ -260,9 +261,10 @@ class Metrics:
             usage.output_tokens,
             usage.output_tokens_details.reasoning_tokens,
         )
+        added = self._added
         for counter, tokens in zip(kinds, made, strict=True):
             if tokens:
-                self._add(counter, tokens)
+                added[counter] = added.get(counter, 0) + tokens
 
     def _add(self, counter: Counter, amount: int) -> None:
         """Add to a counter that each request adds to. It is brought up to date by `refresh`: Prometheus' client takes a lock."""
@@ -338,8 +340,11 @@ class _RunHistograms:
     """The histograms of runs, labelled with model and API."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def made(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, text, ["model", "api"], buckets=buckets, registry=registry)
+        # Those of several processes are added up from files, which Prometheus' client writes.
+        kind = Histogram if several_processes() else LightHistogram
+
+        def made(name: str, text: str, buckets: tuple[float, ...]) -> Histogram | LightHistogram:
+            return kind(name, text, ["model", "api"], buckets=buckets, registry=registry)
 
         self._first_token = made(
             "gateway_time_to_first_token_seconds",
@@ -379,16 +384,19 @@ class _RunHistograms:
         )  # fmt: skip
 
 
+_Observed: TypeAlias = Histogram | LightSeries
+
+
 class _RunSeries(Struct, frozen=True):
     """The histograms of one model and API."""
 
-    first_token: Histogram
-    per_token: Histogram
-    latency: Histogram
-    queue: Histogram
-    prompt: Histogram
-    cached: Histogram
-    generated: Histogram
+    first_token: _Observed
+    per_token: _Observed
+    latency: _Observed
+    queue: _Observed
+    prompt: _Observed
+    cached: _Observed
+    generated: _Observed
 
     def observe(self, run: RunStats) -> None:
         exemplar = {"request_id": run.request_id[:_MOST_OF_AN_ID]} if run.request_id else None

@@ -40,11 +40,6 @@ OTHERS = "(others)"
 """The name under which further ones are counted together."""
 
 
-def _bounded(tokens: int) -> int:
-    """A number that a server elsewhere may have made up: an absurd one must not keep a store from writing the others."""
-    return min(max(tokens, 0), _MOST_TOKENS)
-
-
 class UsageMeter:
     """The usage of one process until it is written. Counting a request neither waits nor fails."""
 
@@ -91,11 +86,17 @@ class UsageMeter:
         else:
             numbers = (
                 1,
-                _bounded(usage.input_tokens),
-                _bounded(usage.input_tokens_details.cached_tokens),
-                _bounded(usage.output_tokens),
-                _bounded(usage.output_tokens_details.reasoning_tokens),
+                usage.input_tokens,
+                usage.input_tokens_details.cached_tokens,
+                usage.output_tokens,
+                usage.output_tokens_details.reasoning_tokens,
             )
+            if min(numbers) < 0 or max(numbers) > _MOST_TOKENS:
+                # A server elsewhere has made them up: absurd ones must not keep a store from writing the others.
+                one, read, cached, made, thought = (
+                    min(max(each, 0), _MOST_TOKENS) for each in numbers
+                )
+                numbers = (one, read, cached, made, thought)
         add(self._sums, key, numbers)
         if self._hook is not None and run.status is not None:
             self._tell_plugins(run, principal, numbers)
