@@ -120,7 +120,8 @@ class ChatChoice:
             if self._cited is not None and self._tools.offered:
                 await self._tools.run(self._first, _CitingChoice(assembler, self._cited), sink)
             else:
-                await self.generator.run(self._first, assembler, sink)
+                together = not self._plan.style.stream
+                await self.generator.run(self._first, assembler, sink, together=together)
         return assembler.finish(self.generator.stop_reason)
 
 

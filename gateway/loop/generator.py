@@ -14,7 +14,7 @@ import msgspec
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.constraints import Constraint, Triggered
-from gateway.deltas import CallEnded, Delta, RefusalDelta
+from gateway.deltas import CallEnded, Delta, RefusalDelta, joined
 from gateway.errors import EngineError, GatewayError, InvalidRequest
 from gateway.loop.generation import (
     Generation,
@@ -54,6 +54,8 @@ from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+_MOST_TOGETHER = 64
+"""Maximum number of outputs that are parsed at once."""
 
 
 class Observer(Protocol):
@@ -289,13 +291,16 @@ class Generator:
         generation: Generation,
         writer: GenerationWriter[OutT],
         sink: Sink[OutT],
+        *,
+        together: bool = False,
     ) -> Awaitable[None]:
         """Run the generation. Its output goes through `writer` to `sink`. Awaited at once; raises `GatewayError` if the
-        engine fails, after all its output was written."""
+        engine fails, after all its output was written. `together`: nobody reads the output before its end, so many of the
+        engine's outputs may be parsed and written at once."""
         if generation.refusal is not None:
             return self._refuse(generation.refusal, writer, sink)
         # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
-        return asyncio.create_task(self._run(generation, writer, sink))
+        return asyncio.create_task(self._run(generation, writer, sink, together=together))
 
     async def _refuse(
         self, refusal: PolicyRefusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
@@ -314,6 +319,8 @@ class Generator:
         generation: Generation,
         writer: GenerationWriter[OutT],
         sink: Sink[OutT],
+        *,
+        together: bool,
     ) -> None:
         """See `run`. The loop body runs for every token."""
         write: Callable[[Sequence[Delta]], OutT] = writer.feed
@@ -359,6 +366,9 @@ class Generator:
         stops: TextStops | OutputFilters | None = in_text
         if filters:
             stops = OutputFilters(filters, in_text)
+        batch: _Batch | None = None
+        if together and not (one_call or watch or stops or self._settings.thinking_budget):
+            batch = _Batch(read, count)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
         live = LiveGeneration(clock(), first, lambda: count.output or generated)
@@ -384,10 +394,16 @@ class Generator:
                     generated += len(output.token_ids)
                     if observe is not None and observe(output):
                         observe = watch
-                    if output.prompt_tokens is not None or output.cached_tokens is not None:
-                        count.note(output)
-                    deltas = read(output) if output.deltas is None else output.deltas
                     finish = output.finish_reason
+                    if batch is not None:
+                        batch.outputs.append(output)
+                        if finish is None and len(batch.outputs) < _MOST_TOGETHER:
+                            continue
+                        deltas = batch.parsed()
+                    else:
+                        if output.prompt_tokens is not None or output.cached_tokens is not None:
+                            count.note(output)
+                        deltas = read(output) if output.deltas is None else output.deltas
                     if one_call and (kept := up_to_first_call(deltas)) is not None:
                         deltas, finish = kept, "stop"
                     if stops is not None:
@@ -405,6 +421,8 @@ class Generator:
             if finish in ("error", "abort"):
                 raise EngineError("The engine ended this request before it was complete.")
         except GatewayError:
+            if batch is not None:
+                write(batch.parsed())
             held = parser.finish("error")
             if stops is not None:
                 held = [*stops.read(held), *stops.rest()]
@@ -424,6 +442,8 @@ class Generator:
             if out := writer.end(held, finish):
                 await sink(out)
         finally:
+            if batch is not None and batch.outputs:  # it was cancelled
+                write(batch.parsed())
             tokens = self.tokens
             if output is not None and (generated or output.finish_reason not in ("error", "abort")):
                 self.began = True
@@ -480,6 +500,28 @@ class _FirstOutput:
             return False
         self.at = clock()
         return True
+
+
+class _Batch:
+    """Outputs of an engine that are parsed together."""
+
+    __slots__ = ("_count", "_read", "outputs")
+
+    def __init__(self, read: Callable[[EngineOutput], Sequence[Delta]], count: PromptCount) -> None:
+        self.outputs: list[EngineOutput] = []
+        """Those that are not parsed yet."""
+        self._read = read
+        self._count = count
+
+    def parsed(self) -> Sequence[Delta]:
+        """Parse them, and forget them."""
+        outputs, self.outputs = self.outputs, []
+        deltas: list[Delta] = []
+        for output in outputs:
+            if output.prompt_tokens is not None or output.cached_tokens is not None:
+                self._count.note(output)
+            deltas += self._read(output) if output.deltas is None else output.deltas
+        return joined(deltas)
 
 
 def up_to_first_call(deltas: Sequence[Delta]) -> Sequence[Delta] | None:

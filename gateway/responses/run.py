@@ -346,7 +346,7 @@ class ResponseRun:
                     if plan.toolset.bound_tools:
                         await self._run_turns(first, writer, sink)
                     else:  # the gateway runs no calls, so there is one turn
-                        await self._generator.run(first, writer, sink)
+                        await self._generator.run(first, writer, sink, together=self._quiet)
             return assembler.finish(self._usage())
 
     def _usage(self) -> Usage:
