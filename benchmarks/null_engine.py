@@ -61,7 +61,7 @@ class NullTokenizer:
     """One token per four characters, because the engine reads nothing. Its control tokens are those of ChatML."""
 
     added_tokens: Mapping[str, AddedToken] = {
-        text: AddedToken(id=token, special=True) for text, token in _CONTROL.items()
+        text: AddedToken(id=token, special=True, divides=True) for text, token in _CONTROL.items()
     }
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:

@@ -7,6 +7,10 @@ therefore states the origin of each part of a prompt, and `OriginEncoder` ensure
 - an added token that formats use for calls, results and reasoning comes only from text of the template and of the
   assistant's own messages,
 - everything else has the same ids as when the whole text is encoded.
+
+The ids of a conversation are kept by segments: a prompt is cut behind control tokens of the template that divide it
+(`AddedToken.divides`), about once for each message. Of a prompt that has some of the same segments, only what lies between the
+first and the last new one is encoded.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from gateway.engines.markers import KNOWN, is_marker, is_turn_marker
+from gateway.engines.token_cache import TokenCache
 from gateway.protocols import AddedToken, KnowsAddedTokens, Tokenizer
 
 
@@ -44,6 +49,10 @@ _MOST_TOKENS = 1_000_000
 _GAP = 1000
 """Number of consecutive undefined ids after which a vocabulary is considered to end."""
 _ANCHORS = ("\n", "a", ".")
+_LEAST_KEPT = 1000
+"""Length in characters of prompts that are encoded as a whole: to look up their segments takes as long."""
+_LONG_PART = 10_000
+"""Length in characters of a template's own text whose division is not kept."""
 
 
 class _Match(NamedTuple):
@@ -52,12 +61,30 @@ class _Match(NamedTuple):
     text: str
 
 
+class _Divided(NamedTuple):
+    """A text of the template, divided behind the last token that divides prompts."""
+
+    head: str
+    token: str
+    rest: str
+
+
+class _Segment(NamedTuple):
+    """A stretch of a prompt that is tokenized apart from the others."""
+
+    before: str
+    """The control token before it; empty at the start of a prompt."""
+    parts: list[Part]
+    """They end with a control token, but for those of the last segment."""
+
+
 class OriginEncoder:
     """Encodes prompts with one tokenizer. Thread-safe if the tokenizer is. Costs one `encode` and about one check per
     token; several times that if untrusted text contains control tokens.
 
     `template` is the source of the chat template, if any: the added tokens in it are markers, as are those in
-    `markers`. Added tokens in `placeholders`, which stand for images, come only from the template.
+    `markers`. Added tokens in `placeholders`, which stand for images, come only from the template. Token ids are kept for
+    later prompts in at most `cache_bytes` bytes.
     """
 
     def __init__(
@@ -67,6 +94,7 @@ class OriginEncoder:
         template: str = "",
         markers: Iterable[str] = (),
         placeholders: Iterable[str] = (),
+        cache_bytes: int = 0,
     ) -> None:
         self._tokenizer = tokenizer
         places = frozenset(placeholders)
@@ -99,13 +127,28 @@ class OriginEncoder:
         self._spelled: dict[int, tuple[int, ...]] = {}
         self._short: dict[bytes, int] | None = None
         self._in_template = lru_cache(maxsize=4096)(self._ids_in)
+        self._dividing = frozenset(
+            text
+            for text, token in self._protected.items()
+            if token.divides and token.id in self._ids and not self._overlapping
+        )
+        self._kept_division = lru_cache(maxsize=4096)(self._division)
+        self._cache = TokenCache(cache_bytes) if cache_bytes and self._dividing else None
 
     def ordinary(self, text: str) -> list[int]:
         """Token ids of a text, without any control token."""
         return self.encode([(text, Origin.OUTSIDE)])
 
-    def encode(self, parts: Sequence[Part]) -> list[int]:
-        """Token ids of the prompt that consists of `parts`."""
+    def encode(self, parts: Sequence[Part], *, scope: str | None = None) -> list[int]:
+        """Token ids of the prompt that consists of `parts`. They are kept for other prompts with the same `scope`, unless that is
+        None."""
+        cache, ids = self._cache, None
+        long = sum([len(part) for part, _ in parts]) >= _LEAST_KEPT
+        if long and cache is not None and scope is not None:
+            ids = self._encode_segments(self._segments(parts), cache, scope)
+        return self._encode_whole(parts) if ids is None else ids
+
+    def _encode_whole(self, parts: Sequence[Part]) -> list[int]:
         text = "".join([part for part, _ in parts])
         ids = self._tokenizer.encode(text)
         found = list(filter(self._ids.__contains__, ids))
@@ -113,6 +156,93 @@ class OriginEncoder:
         if not unknown and not self._overlapping and found == self._expected_controls(text, parts):
             return ids
         return self._encode_protected(_Prompt(text, parts), ids, found)
+
+    def _segments(self, parts: Sequence[Part]) -> list[_Segment]:
+        segments: list[_Segment] = []
+        before = ""
+        current: list[Part] = []
+        for part in parts:
+            text, origin = part
+            if origin is _TEMPLATE:
+                long = len(text) > _LONG_PART
+                divided = self._division(text) if long else self._kept_division(text)
+                if divided is not None:
+                    current.append((divided.head, origin))
+                    segments.append(_Segment(before, current))
+                    before = divided.token
+                    current = [(divided.rest, origin)] if divided.rest else []
+                    continue
+            if text:
+                current.append(part)
+        if current:
+            segments.append(_Segment(before, current))
+        return segments
+
+    def _division(self, text: str) -> _Divided | None:
+        last = None
+        for match in self._matches(text):
+            if match.text in self._dividing:
+                last = match
+        return last and _Divided(text[: last.end], last.text, text[last.end :])
+
+    def _encode_segments(
+        self, segments: Sequence[_Segment], cache: TokenCache, scope: str
+    ) -> list[int] | None:
+        """Token ids of a prompt; None if it has to be encoded as a whole."""
+        keys = [_key_of(segment, scope) for segment in segments]
+        found = [cache.get(key) for key in keys]
+        first = end = len(found)
+        if None in found:
+            first = found.index(None)
+            while found[end - 1] is not None:
+                end -= 1
+            made = self._ids_of(segments[first:end])
+            if made is None:
+                return None
+            for key, segment, ids in zip(keys[first:end], segments[first:end], made, strict=True):
+                cache.keep(key, [text for text, _ in segment.parts], ids)
+            found[first:end] = made
+        together: list[int] = []
+        for known in found:
+            together.extend(known or ())
+        return together
+
+    def _ids_of(self, segments: Sequence[_Segment]) -> list[list[int]] | None:
+        """The ids of adjacent segments, from one call of the tokenizer. None if it does not find exactly the control tokens that
+        are in the text."""
+        before = segments[0].before
+        parts = [part for segment in segments for part in segment.parts]
+        if before:
+            parts.insert(0, (before, _TEMPLATE))
+        text = "".join([part for part, _ in parts])
+        if any(unknown in text for unknown in self._unknown_texts):
+            return None
+        ids = self._tokenizer.encode(text)
+        places = [place for place, token in enumerate(ids) if token in self._ids]
+        matches = list(self._matches(text))
+        if [ids[place] for place in places] != [self._protected[each.text].id for each in matches]:
+            return None
+        if before and places[0] != 0:
+            return None
+        allowed: list[bool] | None = None
+        own = sum(len(self._in_template(part)) for part, origin in parts if origin is _TEMPLATE)
+        if own != len(matches):  # somebody else writes some
+            prompt = _Prompt(text, parts)
+            allowed = [self._allows(prompt, match) for match in matches]
+        made: list[list[int]] = []
+        at = len(before)
+        number = place = 1 if before else 0
+        for segment in segments:
+            at += sum([len(part) for part, _ in segment.parts])
+            start, start_number = place, number
+            while number < len(matches) and matches[number].end <= at:
+                number += 1
+            place = len(ids) if at == len(text) else places[number - 1] + 1
+            own_ids = ids[start:place]
+            if allowed is not None:
+                own_ids = self._replaced(own_ids, allowed[start_number:number])
+            made.append(own_ids)
+        return made
 
     def _expected_controls(self, text: str, parts: Sequence[Part]) -> Sequence[int]:
         """The control tokens that the prompt `text`, which consists of `parts`, may contain."""
@@ -308,6 +438,16 @@ class OriginEncoder:
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._tokenizer.token_bytes, ids))
+
+
+def _key_of(segment: _Segment, scope: str) -> tuple[object, ...]:
+    """What the ids of a segment depend on, and `scope`."""
+    key: list[object] = [scope, segment.before]
+    for text, origin in segment.parts:
+        key.append(text)
+        # To hash a member of an enumeration is slow.
+        key.append(0 if origin is _TEMPLATE else 1 if origin is _OUTSIDE else 2)
+    return tuple(key)
 
 
 class _Prompt:

@@ -30,15 +30,22 @@ class HfTokenizer:
                 token.content: token_id for token_id, token in added.items() if token.special
             }
             self._size = self._fast.get_vocab_size(with_added_tokens=True)
+            # The library cuts a text at these before it normalizes what is between them.
+            dividing = {
+                token.content
+                for token in added.values()
+                if not token.normalized and not token.single_word
+            }
         else:
             contents = {token_id: text for text, token_id in tokenizer.get_added_vocab().items()}
             special = dict(
                 zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)
             )
             self._size = len(tokenizer)
+            dividing = set()
         self.special: dict[str, int] = special
         self.added_tokens = {
-            text: AddedToken(id=token_id, special=text in special)
+            text: AddedToken(id=token_id, special=text in special, divides=text in dividing)
             for text, token_id in (*((t, i) for i, t in contents.items()), *special.items())
         }
         self.special_ids = frozenset(special.values())

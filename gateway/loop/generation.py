@@ -40,6 +40,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
     owner: str = ""
     """See `EngineRequest.owner`."""
+    cache_scope: str | None = None
+    """See `Turn.cache_scope`."""
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
     hints: Mapping[str, str] = {}

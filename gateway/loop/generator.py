@@ -144,6 +144,8 @@ class Generator:
 
     async def _prepare(self, turn: Turn) -> Generation:
         settings = self._settings
+        if turn.cache_scope is None:
+            turn = msgspec.structs.replace(turn, cache_scope=settings.cache_scope)
         last = self._checked
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
             check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)

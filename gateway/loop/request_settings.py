@@ -38,11 +38,13 @@ def settings_of(
     policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
     if policies is not None:
         policies.check_shown(sampling)
+    tag = services.authenticator.tag(owner)
     return GenerationSettings(
         policies=policies,
         sampling=sampling,
         cache_salt=request.cache_salt,
-        owner=services.authenticator.tag(owner),
+        owner=tag,
+        cache_scope=f"{tag}\0{request.cache_salt or ''}",
         priority=request.priority or 0,
         trace_headers=trace_headers,
         hints=hints,

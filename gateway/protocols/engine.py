@@ -220,6 +220,10 @@ class AddedToken(Struct, frozen=True, kw_only=True):
     id: int
     special: bool
     """Whether `skip_special_tokens` removes it."""
+    divides: bool = False
+    """Whether the texts around it are always tokenized apart. The ids of `before + token + after` are then those of
+    `before + token`, and those of `token + after` without the first, unless an added token overlaps with it there. What is
+    unchanged of a longer prompt need not be tokenized again."""
 
 
 @runtime_checkable

@@ -156,6 +156,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     continue_final_message: bool = False
     media: Mapping[MediaSource, Media] | None = None
     """The images and sounds of `items`, by the source of their parts (`media_source`). None: the model takes none."""
+    cache_scope: str | None = None
+    """Renderers may keep parts of a prompt for later turns with the same value. None: for no other turn."""
     today: str | None = None
     """ISO date for families whose prompt names one; None: omit the date."""
 

@@ -50,6 +50,9 @@ from gateway.engines.small import (
 from gateway.engines.stopping import (
     StopStrings,
 )
+from gateway.engines.token_cache import (
+    TokenCache,
+)
 from gateway.engines.tokenizer import (
     HfTokenizer,
 )
@@ -85,6 +88,7 @@ __all__ = [
     "ScoringOnly",
     "StopStrings",
     "TextAligner",
+    "TokenCache",
     "Translations",
     "Trials",
     "as_prompt",

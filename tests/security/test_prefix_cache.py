@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from gateway.config import ApiKey
-from gateway.protocols import EngineRequest, TokensPrompt
+from gateway.hookspecs import MakeRenderer, Register, hookimpl
+from gateway.protocols import EngineRequest, RenderedPrompt, TokensPrompt, Turn
 from gateway.runtime.access import Authenticator
 from gateway.testing.server import RunningGateway, run_gateway
 
@@ -121,6 +123,45 @@ def test_no_salt_of_a_client_is_another_owners() -> None:
     assert None not in whole
     # "" is no salt, as where there are no keys.
     assert request(alice, "").prefix_salt == request(alice).prefix_salt
+
+
+def test_kept_token_ids_of_prompts_have_the_same_bounds(tmp_path: Path) -> None:
+    """What a renderer keeps of prompts is found by the requests that may share an engine's cache of them."""
+    scopes: list[str | None] = []
+
+    class Renderer:
+        def render(self, turn: Turn) -> RenderedPrompt:
+            scopes.append(turn.cache_scope)
+            return RenderedPrompt(prompt=TokensPrompt(token_ids=[1]))
+
+    class Renderers:
+        @hookimpl
+        def gateway_register_renderers(self, register: Register[MakeRenderer]) -> None:
+            register("watched", lambda config, context: Renderer())
+
+    made = {
+        "server": {"api_keys": API_KEYS},
+        "models": {"m": {"engine": "scripted", "renderer": "watched", "parser": "plain"}},
+    }
+    with run_gateway(made, tmp_path, plugins=[Renderers()]) as running:
+        for owner, more in (
+            *(("alice", {}), ("bob", {}), ("alice", {}), ("alice", {"cache_salt": "s"})),
+            *(("bob", {"cache_salt": "s"}), ("alice", {"cache_salt": "s"})),
+        ):
+            for path, said in (("responses", "input"), ("chat/completions", "messages")):
+                answer = httpx.post(
+                    f"{running.base_url}/{path}",
+                    json={"model": "m", said: [{"role": "user", "content": "hi"}], **more},
+                    headers={"authorization": f"Bearer {KEYS[owner]}"},
+                    timeout=60,
+                )
+                assert answer.status_code == 200, answer.text
+    first, second = scopes[::2], scopes[1::2]
+    assert first == second
+    assert None not in first
+    alice, bob, again, salted, bobs, salted_again = first
+    assert (alice, salted) == (again, salted_again)
+    assert len({alice, bob, salted, bobs}) == 4
 
 
 def test_engines_are_not_told_who_the_owner_is() -> None:

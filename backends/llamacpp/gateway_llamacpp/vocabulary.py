@@ -52,7 +52,10 @@ class Vocabulary:
         )
         """Ids that `skip_special_tokens` drops."""
         self.added_tokens = {
-            self.text_of[index]: AddedToken(id=index, special=index in self.special)
+            # llama.cpp cuts a text at these, and tokenizes what is between them.
+            self.text_of[index]: AddedToken(
+                id=index, special=index in self.special, divides=type_ != UNKNOWN
+            )
             for index, type_ in enumerate(types)
             if type_ in (CONTROL, UNKNOWN, USER_DEFINED)
         }

@@ -32,7 +32,12 @@ class JsonTokenizer:
         self.special = {token.content: index for index, token in added.items() if token.special}
         self.special_ids = frozenset(self.special.values())
         self.added_tokens = {
-            token.content: AddedToken(id=index, special=token.special)
+            token.content: AddedToken(
+                id=index,
+                special=token.special,
+                # The library cuts a text at these before it normalizes what is between them.
+                divides=not token.normalized and not token.single_word,
+            )
             for index, token in added.items()
         }
         size = max(tokenizer.get_vocab_size(with_added_tokens=True), max(added, default=-1) + 1)

@@ -103,7 +103,7 @@ class ScriptedTokenizer:
             raise ValueError(f"at most {MARKERS} markers, not {len(known)}")
         self._ids = {text: number for number, text in enumerate(known)}
         self.added_tokens = {
-            text: AddedToken(id=number, special=number < len(CONTROL_TOKENS))
+            text: AddedToken(id=number, special=number < len(CONTROL_TOKENS), divides=True)
             for text, number in self._ids.items()
         }
         self._marker_bytes = [text.encode() for text in known]

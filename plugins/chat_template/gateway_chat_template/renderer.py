@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gateway.sdk import (
     ConfigurationError,
@@ -63,6 +63,9 @@ class ChatTemplateConfig(Struct, frozen=True, kw_only=True, forbid_unknown_field
     model does not try to call them. Passing them keeps prompt prefixes stable for the engine's cache."""
     max_characters: int = 50_000_000
     """Maximum length of a prompt, in characters."""
+    token_cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
+    """Maximum size of what is kept of earlier prompts, so that what is unchanged of a longer conversation is not tokenized
+    again. 0 keeps nothing."""
     thinking_markers: list[tuple[str, str]] = []
     """Additional pairs of reasoning markers, for models whose own are not built in."""
 
@@ -112,6 +115,7 @@ class ChatTemplateRenderer:
             template=info.chat_template,
             markers=[marker for pair in config.thinking_markers for marker in pair],
             placeholders=[each.text for each in self._placeholders.values()],
+            cache_bytes=config.token_cache_bytes,
         )
         self._prepare_request = lru_cache(maxsize=16)(self._prepare)
         self._isolated = IsolatedTemplates(self._tokens, config.max_characters)
@@ -149,13 +153,18 @@ class ChatTemplateRenderer:
         return self._prompt(text, media, turn)
 
     def _prompt(self, text: str, media: Sequence[MessageMedia], turn: Turn) -> RenderedPrompt:
-        return RenderedPrompt(prompt=self._tokens_of(text, media), tail=self._tail(text, turn))
+        return RenderedPrompt(
+            prompt=self._tokens_of(text, media, turn.cache_scope), tail=self._tail(text, turn)
+        )
 
-    def _tokens_of(self, text: str, media: Sequence[MessageMedia]) -> TokensPrompt:
+    def _tokens_of(
+        self, text: str, media: Sequence[MessageMedia], scope: str | None
+    ) -> TokensPrompt:
+        encode = partial(self._encoder.encode, scope=scope)
         if not media:
-            return TokensPrompt(token_ids=self._encoder.encode(parts_of(text)))
+            return TokensPrompt(token_ids=encode(parts_of(text)))
         if not self._uses_marks:
-            token_ids = self._encoder.encode(parts_of(text))
+            token_ids = encode(parts_of(text))
             return TokensPrompt(
                 token_ids=token_ids,
                 media=placed_at_placeholders(token_ids, media, self._placeholders),
@@ -164,7 +173,7 @@ class ChatTemplateRenderer:
         placed: list[PlacedMedia] = []
         missing = dict(enumerate(media))
         for stretch in without_marks(text):
-            token_ids += self._encoder.encode(stretch.parts)
+            token_ids += encode(stretch.parts)
             if stretch.index is not None and stretch.index < len(media):
                 placed.append(media[stretch.index].placed(len(token_ids)))
                 missing.pop(stretch.index, None)

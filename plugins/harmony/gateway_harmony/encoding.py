@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.sdk import ConfigurationError, Tokenizer
-from gateway.sdk.engines import OriginEncoder
+from gateway.sdk.engines import OriginEncoder, TokenCache
 from gateway_harmony.markers import MARKERS, Markup
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class O200kEncoder:
 class PromptEncoder:
     """Encodes prompts for one model. Raises `ConfigurationError` if the model has no tokenizer.
 
-    A marker that is not a special token in the model's vocabulary is encoded as ordinary text.
+    The token ids of contents are kept for later prompts, in at most `cache_bytes` bytes. A marker that is not a special token in the model's vocabulary is encoded as ordinary text.
     """
 
-    def __init__(self, tokenizer: Tokenizer | None, model: str) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, model: str, *, cache_bytes: int = 0) -> None:
         if tokenizer is None:
             raise ConfigurationError(
                 f"The renderer 'harmony' produces token ids, but the engine of model {model!r} has no tokenizer: choose "
@@ -55,10 +55,23 @@ class PromptEncoder:
             O200kEncoder() if _is_o200k(tokenizer) else OriginEncoder(tokenizer, markers=MARKERS)
         )
         self._header = lru_cache(maxsize=512)(self._text.ordinary)
+        self._cache = TokenCache(cache_bytes) if cache_bytes else None
 
-    def encode(self, header: Markup, content: str, end: Markup) -> list[int]:
-        """Encode one message. No text in it becomes a special token."""
-        return [*self.markup(header), *self._text.ordinary(content), *self.markup(end)]
+    def encode(
+        self, header: Markup, content: str, end: Markup, *, scope: str | None = None
+    ) -> list[int]:
+        """Encode one message. No text in it becomes a special token. For `scope` see `OriginEncoder.encode`."""
+        return [*self.markup(header), *self._content(content, scope), *self.markup(end)]
+
+    def _content(self, text: str, scope: str | None) -> Sequence[int]:
+        if self._cache is None or scope is None:
+            return self._text.ordinary(text)
+        key = (scope, text)
+        ids = self._cache.get(key)
+        if ids is None:
+            ids = self._text.ordinary(text)
+            self._cache.keep(key, [text], ids)
+        return ids
 
     def markup(self, markup: Markup) -> list[int]:
         """Encode markers as special tokens, and the text after each as ordinary tokens."""

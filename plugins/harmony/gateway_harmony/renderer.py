@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gateway.sdk import (
     ConfigurationError,
@@ -42,6 +43,9 @@ class RendererConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Default reasoning effort: low, medium, high, or another value of the API (see the README)."""
     tools_without_choice: bool = False
     """Whether tools are declared to the model even if `tool_choice` is `none`."""
+    token_cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
+    """Maximum size of what is kept of earlier prompts, so that what is unchanged of a longer conversation is not tokenized
+    again. 0 keeps nothing."""
 
 
 class HarmonyRenderer:
@@ -54,7 +58,9 @@ class HarmonyRenderer:
     def __init__(self, config: RendererConfig, context: ModelContext) -> None:
         _check(config, context.info.name)
         self._config = config
-        self._encoder = PromptEncoder(context.tokenizer, context.info.name)
+        self._encoder = PromptEncoder(
+            context.tokenizer, context.info.name, cache_bytes=config.token_cache_bytes
+        )
         ids = self._encoder.single(_STOPS)
         self._stop_ids = tuple(ids) if len(ids) == len(_STOPS) else ()
         self._stop_texts = () if self._stop_ids else _STOPS
@@ -72,7 +78,10 @@ class HarmonyRenderer:
         ids: list[int] = []
         for message in messages:
             ids += encoder.encode(
-                message.header, message.text, () if message is last else ((message.end, ""),)
+                message.header,
+                message.text,
+                () if message is last else ((message.end, ""),),
+                scope=turn.cache_scope,
             )
         if last is not None:
             tail = "reasoning" if last.is_thought else "text"

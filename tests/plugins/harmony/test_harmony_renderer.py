@@ -388,3 +388,15 @@ def test_mistakes_in_the_configuration_are_told(gpt_oss: ModelContext) -> None:
     blind = ModelContext(info=ModelInfo(name="m", engine="e"), tokenizer=None)
     with pytest.raises(ConfigurationError, match="no tokenizer"):
         HarmonyRenderer(RendererConfig(), blind)
+
+
+@given(conversations(), st.integers(0, 20))
+@settings(max_examples=20, deadline=None)
+def test_kept_token_ids_are_those_of_the_whole_prompt(
+    gpt_oss: ModelContext, conversation: list[dict[str, Any]], end: int
+) -> None:
+    keeping = HarmonyRenderer(RendererConfig(), gpt_oss)
+    plain = HarmonyRenderer(RendererConfig(token_cache_bytes=0), gpt_oss)
+    for items in (conversation[:end], conversation, conversation[end:]):
+        asked = turn(*(item for item in items if "output" not in item), cache_scope="a")
+        assert keeping.render(asked) == plain.render(asked)
