@@ -109,6 +109,7 @@ async def make_chat_plan(
             trace_headers=trace_headers,
             hints=hints_of(request),
             tool_params=tool_params(request.tools) if request.tools else {},
+            n=request.n or 1,
         ),
         n=request.n or 1,
         style=style_of(request, services, toolset, turn),

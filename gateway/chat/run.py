@@ -181,7 +181,11 @@ class ChatRun(ChoicesRun[PreparedChat]):
             for index in range(plan.n)
         ]
         self.scope.stats.response_id = plan.id
-        return plan.model, self._chat_choices, expected_tokens((first.request,), plan.n)
+        return (
+            plan.model,
+            self._chat_choices,
+            expected_tokens((first.request,), first.sequences(plan.n)),
+        )
 
     def trailer(self) -> bytes:
         style = self._plan.style

@@ -18,6 +18,7 @@ from gateway.completions.writer import CompletionWriter, Echo
 from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import InvalidRequest, Unsupported, renamed_params
 from gateway.loop.attempts import Attempts
+from gateway.loop.beam_search import Beams, beams_of
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, last_chunk
 from gateway.loop.generation import (
@@ -187,7 +188,10 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
         return (
             model,
             self._made,
-            expected_tokens((each.request for each in prepared.generations), n),
+            expected_tokens(
+                (each.request for each in prepared.generations),
+                max(each.sequences(n) for each in prepared.generations),
+            ),
         )
 
     def trailer(self) -> bytes:
@@ -241,6 +245,14 @@ async def prepare_completion(
             )
         sampling = _sampling(request, model)
         structure = _structure(request, model)
+        search = beams_of(request, model, sampling, n=request.n or 1)
+        if search is not None:
+            _check_choices(request, search.width, "best_of")
+        if search is not None and structure is not None:
+            raise Unsupported(
+                "The output of a beam search cannot be enforced. Leave out the format of the text.",
+                param=("text", "format"),
+            )
         client_id = request_id_of(request)
         if structure is not None:
             check_limits(Turn(items=()), structure, {}, model.schema_limits)
@@ -274,13 +286,19 @@ async def prepare_completion(
                 kv_transfer_params=request.kv_transfer_params or {},
                 tail="text",
             )
+            generation = Generation(
+                turn=Turn(items=()),
+                rendered=rendered,
+                request=asked,
+                beams=None if search is None else Beams(search),
+            )
             try:
-                await model.engine.check(asked)
+                await generation.check(model.engine)
             except InvalidRequest as error:
                 if structure is not None:
                     await locate_fault(error, asked, structure, model.engine, {})
                 raise
-            generations.append(Generation(turn=Turn(items=()), rendered=rendered, request=asked))
+            generations.append(generation)
         raw = msgspec.structs.replace(model, output_format=_RAW)
         return PreparedCompletion(raw, generations, tokenizer, policies)
 
@@ -297,17 +315,21 @@ def _refuse(request: CompletionRequest, model: ServedModel) -> None:
     refuse(request, "completions")
     check_engine_parameters(request, model)
     check_stream_parameters(request)
-    if len(request.prompts) * (request.n or 1) > MAX_CHOICES:
-        raise InvalidRequest(
-            f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller n.",
-            param="n",
-        )
+    _check_choices(request, request.n or 1, "n")
     capabilities = model.engine.capabilities
     refuse_scores(request, capabilities)
     if request.echo and request.logprobs is not None and "prompt_logprobs" not in capabilities:
         raise Unsupported(
             "The engine of this model gives no log probabilities of the prompt, which echo shows beside it.",
             param="echo",
+        )
+
+
+def _check_choices(request: CompletionRequest, each: int, param: str) -> None:
+    if len(request.prompts) * each > MAX_CHOICES:
+        raise InvalidRequest(
+            f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller {param}.",
+            param=param,
         )
 
 

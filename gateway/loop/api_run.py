@@ -61,4 +61,5 @@ class ApiRun(AnswerRun[PreparedGeneration]):
             self.writer,
             ServerToolLoop(prepared.toolset, self.services, generator),
         )
-        return prepared.model, [choice], expected_tokens((prepared.first.request,))
+        first = prepared.first
+        return prepared.model, [choice], expected_tokens((first.request,), first.sequences())

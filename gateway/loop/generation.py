@@ -9,9 +9,11 @@ import msgspec
 
 from gateway.constraints import Constraint
 from gateway.errors import ParamPath
+from gateway.loop.beam_search import Beams, BeamSearch
 from gateway.loop.policies import Policies
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import (
+    Engine,
     EngineRequest,
     PolicyRefusal,
     RenderedPrompt,
@@ -31,6 +33,21 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     request: EngineRequest
     refusal: PolicyRefusal | None = None
     """The whole output, if a policy refused the prompt. The engine then gets no request."""
+    beams: Beams | None = None
+    """The beam search that makes the output; None if the engine samples it."""
+    beam: int = 0
+    """Which of the best beams is the output."""
+
+    async def check(self, engine: Engine) -> None:
+        """Raise what the engine would raise for the generation. Starts nothing."""
+        if self.beams is not None:
+            await self.beams.check(engine, self.request)
+        else:
+            await engine.check(self.request)
+
+    def sequences(self, n: int = 1) -> int:
+        """Number of sequences that the engine generates for `n` choices."""
+        return n if self.beams is None else self.beams.search.width
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +78,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     data_parallel_rank: int | None = None
     kv_transfer_params: Mapping[str, Any] = {}
     mm_processor_kwargs: Mapping[str, Any] = {}
+    beams: BeamSearch | None = None
+    """The search that makes the outputs; None: the engine samples them."""
     policies: Policies | None = None
     """What is applied to prompts and output; None if there are no policies."""
     raw_stops: bool = False
@@ -96,4 +115,4 @@ def variant(first: Generation, index: int) -> Generation:
         request_id=generation_id(client or None),
         sampling=msgspec.structs.replace(sampling, seed=seed),
     )
-    return msgspec.structs.replace(first, request=request)
+    return msgspec.structs.replace(first, request=request, beam=index)

@@ -15,7 +15,8 @@ import msgspec
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.constraints import Constraint, Triggered
 from gateway.deltas import CallEnded, Delta, RefusalDelta, joined
-from gateway.errors import EngineError, GatewayError, InvalidRequest
+from gateway.errors import EngineError, GatewayError, InvalidRequest, Unsupported
+from gateway.loop.beam_search import Beams
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
@@ -140,7 +141,7 @@ class Generator:
     async def accept(self, generation: Generation) -> None:
         """Let the engine check the generation. Raises what it raises."""
         if generation.refusal is None:
-            await self.model.engine.check(generation.request)
+            await generation.check(self.model.engine)
 
     async def _prepare(self, turn: Turn) -> Generation:
         settings = self._settings
@@ -193,7 +194,8 @@ class Generator:
             turn=shown,
             tail=rendered.tail,
         )
-        return Generation(turn=turn, rendered=rendered, request=request)
+        beams = None if settings.beams is None else Beams(settings.beams)
+        return Generation(turn=turn, rendered=rendered, request=request, beams=beams)
 
     async def fitting(self, turn: Turn, *, truncate: bool = False, preamble: int = 0) -> Generation:
         """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
@@ -206,7 +208,7 @@ class Generator:
         turn, generation = decided, None
         try:
             generation = await self._prepare(turn)
-            await self.model.engine.check(generation.request)
+            await generation.check(self.model.engine)
         except InvalidRequest as error:
             if not truncate or error.code != CONTEXT_LENGTH_EXCEEDED:
                 settings = self._settings
@@ -238,7 +240,7 @@ class Generator:
     async def _if_it_fits(self, turn: Turn) -> Generation | None:
         try:
             generation = await self._prepare(turn)
-            await self.model.engine.check(generation.request)
+            await generation.check(self.model.engine)
         except InvalidRequest as error:
             if error.code != CONTEXT_LENGTH_EXCEEDED:
                 raise
@@ -252,6 +254,15 @@ class Generator:
         constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
         if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
             return None
+        if settings.beams is not None and constraint is not None:
+            if isinstance(constraint, Triggered):
+                return None
+            chosen = settings.structure is None and turn.text_format.kind == "text"
+            raise Unsupported(
+                "The output of a beam search cannot be enforced. Leave out the format of the text, or a tool_choice that "
+                "requires a call.",
+                param="tool_choice" if chosen else ("text", "format"),
+            )
         return constraint
 
     def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
@@ -269,8 +280,10 @@ class Generator:
     def _outputs(
         self, generation: Generation, parser: OutputParser, context: ParserContext
     ) -> AsyncGenerator[EngineOutput, None]:
-        """The engine's outputs, with an end of the reasoning where the budget ends."""
+        """The engine's outputs, with an end of the reasoning where the budget ends; or the one of the beam search."""
         model, request, rendered = self.model, generation.request, generation.rendered
+        if generation.beams is not None:
+            return generation.beams.outputs(model.engine, request, generation.beam)
         tokens = self._settings.thinking_budget
         if tokens is None or not isinstance(request.prompt, TokensPrompt):
             return model.engine.generate(request)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gateway.config import EngineParameter
 from gateway.errors import InvalidRequest, ParamPath, Unsupported
+from gateway.loop.beam_search import beams_of
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.media import part_resolver
 from gateway.loop.policies import policies_for
@@ -32,8 +33,9 @@ def settings_of(
     trace_headers: Mapping[str, str] | None,
     hints: Mapping[str, str] = {},
     tool_params: Mapping[str, ParamPath] = {},
+    n: int = 1,
 ) -> GenerationSettings:
-    """The settings for `request`. Raises `Unsupported`, naming the parameter, for what the engine cannot do or the
+    """The settings for `request`, of which `n` choices are made. Raises `Unsupported`, naming the parameter, for what the engine cannot do or the
     model's configuration does not allow. `api` is the short name of the API."""
     policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
     if policies is not None:
@@ -60,6 +62,7 @@ def settings_of(
         data_parallel_rank=request.data_parallel_rank,
         kv_transfer_params=request.kv_transfer_params or {},
         mm_processor_kwargs=request.mm_processor_kwargs or {},
+        beams=beams_of(request, model, sampling, n=n) if request.use_beam_search else None,
     )
 
 

@@ -15,10 +15,11 @@ from gateway.wire.parameters import SharedParameters
 
 Api: TypeAlias = Literal["responses", "chat", "completions", "further"]
 
+_OF_BEAMS = "This is a parameter of beam search. Send use_beam_search: true, or leave it out."
 _EVERYWHERE = {
-    "use_beam_search": "Beam search is not available on this server. Leave the parameter out.",
-    "length_penalty": "length_penalty requires beam search, which is not supported on this server.",
-    "best_of": "best_of is not supported on this server: all generated choices are returned.",
+    "length_penalty": _OF_BEAMS,
+    "early_stopping": _OF_BEAMS,
+    "best_of": "best_of is the number of beams on this server. Send use_beam_search: true, or leave it out.",
     "logits_processors": "Logits processors are not taken from requests on this server.",
     "ec_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
     "media_io_kwargs": "Settings for loading media are not taken from requests on this server.",
@@ -102,6 +103,9 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
 }
 """For each API, the parameters that it rejects, each with its error message. `further` are those of plugins."""
 
+_BEAMS = frozenset({"length_penalty", "early_stopping", "best_of"})
+"""Not rejected with beam search."""
+
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True,),
@@ -136,6 +140,8 @@ def refuse(request: SharedParameters, api: Api) -> None:
         if value is None or value in harmless:
             continue
         if name == "best_of" and value <= (getattr(request, "n", None) or 1):
+            continue
+        if request.use_beam_search and name in _BEAMS:
             continue
         raise Unsupported(message, param=name)
 

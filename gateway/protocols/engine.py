@@ -43,6 +43,7 @@ Capability: TypeAlias = Literal[
     "messages",  # generates, and takes ChatPrompt; an engine with neither only embeds or reranks
     "logprobs",
     "prompt_logprobs",
+    "beam_search",  # gives log probabilities of continued prompts fast enough to search over them (a prefix cache)
     "json_schema",
     "json_object",
     "regex",

@@ -23,7 +23,7 @@ from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
 from gateway.loop.timings import answer_times
-from gateway.loop.usage import expected_tokens, total
+from gateway.loop.usage import ExpectedTokens, expected_tokens, total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.request_stats import clock
@@ -181,8 +181,11 @@ class ResponseRun:
             self._first = await self._first_generation()
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
-        first = () if self._first is None else (self._first.request,)
-        self.scope.reserve(self.model, expected_tokens(first))
+        first = self._first
+        expected = ExpectedTokens()
+        if first is not None:
+            expected = expected_tokens((first.request,), first.sequences())
+        self.scope.reserve(self.model, expected)
         try:
             await self.scope.admit()
         except BaseException:

@@ -30,7 +30,6 @@ _LENGTH = "The limit of output tokens has another name here: max_output_tokens i
 FOREIGN: Mapping[str, str] = {
     # vLLM's, in older or in batched requests.
     "guided_whitespace_pattern": "White space is not set apart from the schema on this server. Leave the parameter out.",
-    "early_stopping": "Beam search is not available on this server. Leave the parameter out.",
     # SGLang's.
     "regex": _REGEX,
     "ebnf": _GRAMMAR,

@@ -6,7 +6,7 @@ table.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -66,11 +66,14 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     add_special_tokens: bool | None = None
     skip_special_tokens: bool | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
+
+    use_beam_search: bool | None = None
     best_of: Natural | None = None
+    """The number of beams; None: as many as are returned."""
+    length_penalty: float | None = None
+    early_stopping: bool | Literal["never"] | None = None
 
     # Defined so that they are rejected if they would change the answer.
-    use_beam_search: bool | None = None
-    length_penalty: float | None = None
     spaces_between_special_tokens: bool | None = None
     logits_processors: Any = None
     ec_transfer_params: JsonObject | None = None

@@ -75,6 +75,7 @@ class AbleEngine(ScriptedEngine):
             "data_parallel_rank",
             "kv_transfer_params",
             "mm_processor_kwargs",
+            "beam_search",
             "gbnf",
         }
 
@@ -127,6 +128,8 @@ def base_for(name: str, api: str) -> dict[str, Any]:
     match row.get("needs"):
         case "a long prompt" if api == "completions":
             body["prompt"] = "say one two three four five six"
+        case "a limit":
+            body["max_output_tokens" if api == "responses" else "max_tokens"] = 5
         case "tools":
             body["tools"] = sample("tools", api)
         case "an assistant at the end":

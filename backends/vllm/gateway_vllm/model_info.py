@@ -18,6 +18,7 @@ _EVERYWHERE: frozenset[Capability] = frozenset(
         "tokens",
         "logprobs",
         "prompt_logprobs",
+        "beam_search",
         "json_schema",
         "json_object",
         "regex",

@@ -19,6 +19,7 @@ VLLM: frozenset[Capability] = frozenset(
     {
         "tokens",
         "logprobs",
+        "beam_search",
         "adapters",
         "lark",
         "allowed_token_ids",
