@@ -19,8 +19,7 @@ from gateway.protocols import (
     TopLogprob,
 )
 from gateway.sdk import hookimpl
-from gateway.testing import ScriptedEngine
-from gateway_scripted import Rule, Scenario
+from gateway_scripted import Rule, Scenario, ScriptedEngine
 
 END = "<|im_end|>"
 TABLE: dict[str, dict[str, float]] = {

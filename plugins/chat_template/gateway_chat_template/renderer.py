@@ -23,6 +23,7 @@ from gateway.sdk import (
     TokensPrompt,
     ToolDefinition,
     Turn,
+    Unsupported,
 )
 from gateway.sdk.engines import Origin, OriginEncoder
 from gateway_chat_template.conversation import MessageMedia, conversation
@@ -211,6 +212,11 @@ class ChatTemplateRenderer:
             raise InvalidRequest(
                 "This model's chat template has no place for tools. Leave them out, or use another model.",
                 param="tools",
+            )
+        if turn.documents and "documents" not in names:
+            raise Unsupported(
+                "This model's chat template has no place for documents. Send them as text.",
+                param="documents",
             )
         entries = conversation(
             turn.items,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError, InvalidRequest
+from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
@@ -116,6 +116,9 @@ def test_without_a_generation_prompt_the_prompt_ends_with_the_last_message(rende
 def test_documents_reach_the_template(render: Any) -> None:
     template = "{% for d in documents or [] %}{{ d.title }}{% endfor %}"
     assert render.text(template, [USER], documents=[{"title": "T", "text": "x"}]) == "T"
+    with pytest.raises(Unsupported) as caught:
+        render.text("chatml", [USER], documents=[{"title": "T", "text": "x"}])
+    assert caught.value.param == "documents"
 
 
 def test_a_template_of_the_request_needs_trust(render: Any) -> None:
