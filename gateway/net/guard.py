@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
+
+from gateway.net.names import look_up
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a host name and a port to addresses. Raises `OSError`."""
@@ -46,12 +47,8 @@ class AddressRefused(Exception):
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """All addresses of a host, from the system's resolver."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:  # an empty label, or one that is too long
-        raise OSError("that cannot be a host's name") from error
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """All addresses of a host, from the system's resolver. Raises `OSError`."""
+    return await look_up(host, port)
 
 
 def ascii_host(host: str) -> str:

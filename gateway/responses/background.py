@@ -23,6 +23,7 @@ from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.recovery import closing_events
 from gateway.responses.run import OPENING, ResponseRun
+from gateway.stall_watch import StallWatch
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import ResponseError, snapshot
@@ -75,7 +76,10 @@ class BackgroundRuns:
         # One lease and one scan for expired leases must fit into the time.
         self._lease_seconds = lease_seconds * 0.6
         self._search_seconds = lease_seconds * 0.3
-        self._store_was_away = False
+        self._others_may_renew = False
+        """Whether leases may have expired because their owners, which are alive, could not renew them."""
+        self._watch = StallWatch()
+        self._renewals: set[asyncio.Task[None]] = set()
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
         self._writers: dict[str, LogWriter] = {}
@@ -104,14 +108,19 @@ class BackgroundRuns:
     async def maintenance(self) -> AsyncIterator[None]:
         """While entered: renew leases, process cancellation requests, and search for orphaned responses."""
         watchers = [
-            asyncio.create_task(self._run_repeatedly(self._renew, self._lease_seconds / 3)),
+            asyncio.create_task(
+                self._run_repeatedly(
+                    self._renew, self._lease_seconds / 3, again=self._lease_seconds / 30
+                )
+            ),
             asyncio.create_task(self._run_repeatedly(self._find_orphans, self._search_seconds)),
             asyncio.create_task(self._run_repeatedly(self._process_cancellations, 0.2)),
         ]
         try:
             yield
         finally:
-            tasks = [*watchers, *(running.task for running in self._running.values())]
+            running = [each.task for each in self._running.values()]
+            tasks = [*watchers, *self._renewals, *running]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -206,8 +215,28 @@ class BackgroundRuns:
             log_request(stats, line=run.services.config.server.access_log)
 
     async def _renew(self) -> None:
-        if self._running:
-            await self._store.lease(self._holder, list(self._running), seconds=self._lease_seconds)
+        """Renew all leases. An attempt that hangs (one connection of several) goes on beside the next one, which may overtake it."""
+        if not self._running:
+            return
+        attempt = asyncio.create_task(self._renew_once())
+        self._renewals.add(attempt)
+        attempt.add_done_callback(self._renewals.discard)
+        done, _ = await asyncio.wait((attempt,), timeout=self._lease_seconds / 3)
+        if not done:
+            attempt.add_done_callback(_ignore)
+            raise StoreUnavailable(
+                "The leases of background responses were not renewed in time. It is tried again."
+            )
+        await attempt
+
+    async def _renew_once(self) -> None:
+        try:
+            async with asyncio.timeout(self._lease_seconds):
+                await self._store.lease(
+                    self._holder, list(self._running), seconds=self._lease_seconds
+                )
+        except TimeoutError:
+            raise StoreUnavailable("The store does not answer.") from None
 
     async def _process_cancellations(self) -> None:
         async with aclosing(self._store.cancel_requests()) as requests:
@@ -217,18 +246,28 @@ class BackgroundRuns:
                     running.run.scope.cancel()
 
     async def _find_orphans(self) -> None:
-        if self._store_was_away:
+        # If this process was stopped, others may have been with it, and a store on this machine has the same clock.
+        self._others_may_renew |= self._watch.stalled(
+            self._search_seconds + self._lease_seconds / 3
+        )
+        if self._others_may_renew:
             # Leases have expired while nobody could renew them: owners that are alive do so first.
             await self._store.health()
             await asyncio.sleep(self._lease_seconds)
-            self._store_was_away = False
+            self._others_may_renew = False
+        try:
+            await self._take_orphans()
+        finally:
+            self._watch.look()
+
+    async def _take_orphans(self) -> None:
         while True:
             try:
                 taken = await self._store.take_orphans(
                     self._holder, seconds=self._lease_seconds, limit=ORPHANS_AT_ONCE
                 )
             except StoreUnavailable:
-                self._store_was_away = True
+                self._others_may_renew = True
                 raise
             for record in taken:
                 if record.id in self._running:
@@ -353,13 +392,17 @@ class BackgroundRuns:
                         break
         return logged
 
-    async def _run_repeatedly(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
-        """Call `work` repeatedly, at the interval `seconds`. Continues if the store is unavailable."""
+    async def _run_repeatedly(
+        self, work: Callable[[], Awaitable[None]], seconds: float, *, again: float | None = None
+    ) -> None:
+        """Call `work` repeatedly, at the interval `seconds`; `again` is the interval after a failure. Continues if the store is
+        unavailable."""
         away = False
         while True:
+            pause = seconds if again is None else again
             try:
                 await work()
-                away = False
+                away, pause = False, seconds
             except StoreUnavailable as error:
                 if not away:
                     logger.warning("%s", error.message)
@@ -367,7 +410,13 @@ class BackgroundRuns:
             except Exception:
                 # The watcher must keep running: without it leases are not renewed and orphans are not found.
                 logger.exception("a watcher of background responses failed; it continues")
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(pause)
+
+
+def _ignore(attempt: asyncio.Task[None]) -> None:
+    """Of an attempt that nobody waits for: its error was reported as one that took too long."""
+    if not attempt.cancelled():
+        attempt.exception()
 
 
 async def _drop(events: Sequence[Event]) -> None:

@@ -48,6 +48,7 @@ FLOORS = (
         "light_histograms",
         "request_stats",
         "shared_timers",
+        "stall_watch",
         "task_context",
         "temporary_files",
         "temporary_folders",

@@ -1,0 +1,54 @@
+"""Looking up names of hosts that requests, pages and models have chosen.
+
+A name server may leave a lookup without an answer for half a minute, and a lookup cannot be ended. The event loop has few
+threads for it (four, of uvloop), which connections to engines need too. These lookups have threads of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from ipaddress import ip_address
+from typing import Final
+
+MOST_LOOKUPS: Final = 64
+"""Maximum number of concurrent lookups, those included whose callers have given up."""
+
+_free = threading.BoundedSemaphore(MOST_LOOKUPS)
+
+
+async def look_up(host: str, port: int) -> Sequence[str]:
+    """All addresses of a host, from the system's resolver. Raises `OSError`."""
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        pass
+    if not _free.acquire(blocking=False):
+        raise OSError("too many names are being looked up")
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Sequence[str]] = loop.create_future()
+
+    def run() -> None:
+        end: Callable[[], None]
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            end = partial(answer.set_result, list(dict.fromkeys(str(each[4][0]) for each in found)))
+        except UnicodeError:  # an empty label, or one that is too long
+            end = partial(answer.set_exception, OSError("that cannot be a host's name"))
+        except BaseException as error:
+            end = partial(answer.set_exception, error)
+        finally:
+            _free.release()
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            loop.call_soon_threadsafe(lambda: None if answer.done() else end())
+
+    try:
+        threading.Thread(target=run, name="lookup", daemon=True).start()
+    except RuntimeError as error:
+        _free.release()
+        raise OSError("no thread for the lookup of a name") from error
+    return await answer

@@ -1,0 +1,71 @@
+"""Names whose lookup never ends: hosts of a request's URLs, whose name servers its sender may run."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.net import names
+from gateway.net.guard import resolve
+from tests.waiting import wait_until, wait_until_async
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The hosts whose lookup hangs, until the test ends."""
+    asked: list[str] = []
+    over = threading.Event()
+    known = socket.getaddrinfo
+
+    def ask(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if host == "localhost":
+            return known(host, *args, **kwargs)
+        asked.append(host)
+        over.wait()
+        raise socket.gaierror(socket.EAI_AGAIN, "No answer.")
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    free = threading.BoundedSemaphore(names.MOST_LOOKUPS)
+    monkeypatch.setattr(names, "_free", free)
+    yield asked
+    over.set()
+
+    def all_ended() -> bool:
+        taken = sum(free.acquire(blocking=False) for _ in range(names.MOST_LOOKUPS))
+        for _ in range(taken):
+            free.release()
+        return taken == names.MOST_LOOKUPS
+
+    wait_until(all_ended)
+
+
+async def test_they_hold_up_no_other_name_and_no_other_work(hung: list[str]) -> None:
+    waiting = [asyncio.create_task(resolve(f"{n}.example", 80)) for n in range(names.MOST_LOOKUPS)]
+    await wait_until_async(lambda: len(hung) == len(waiting))
+    with pytest.raises(OSError, match="too many names"):
+        await resolve("one.more.example", 80)
+    # Addresses are no names. The loop's own lookups, and whatever else runs in its threads, are not held up.
+    assert await resolve("127.0.0.1", 80) == ["127.0.0.1"]
+    assert await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+    assert await asyncio.to_thread(lambda: 1) == 1
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_gives_up_is_not_told_later(hung: list[str]) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await resolve("never.example", 80)
