@@ -182,6 +182,7 @@ def test_a_model_that_is_not_required_is_tried_again(
     assert client.respond("m").status_code == 200
 
 
+@pytest.mark.slow
 def test_unloading_during_a_stream_lets_it_end(serve: Callable[..., Client]) -> None:
     client = serve({"m": model()})
     body = {"model": "m", "input": "slowly", "stream": True}

@@ -187,6 +187,7 @@ def call_of(response: Answer) -> Answer:
     return call  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_answers_that_are_sent_at_once_run_one_call_and_all_get_its_result(
     storing: Client, bank: Bank
 ) -> None:

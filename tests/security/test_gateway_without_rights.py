@@ -132,6 +132,7 @@ def test_where_namespaces_are_filtered_the_start_is_refused_in_a_sentence(tmp_pa
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_where_namespaces_are_filtered_code_runs_only_if_unsafe_is_said(tmp_path: Path) -> None:
     said = probe(tmp_path, "unsafe", before=textwrap.dedent(REFUSE))
     assert "WARNING containers: code is kept apart by NOTHING but resource limits" in said

@@ -326,6 +326,7 @@ def test_keys_of_upstreams_are_not_logged(server: Server, kind: str) -> None:
     ],
     ids=lambda table: table["url"].replace(REDIS, "…"),
 )
+@pytest.mark.slow
 def test_the_password_of_a_store_is_not_told_when_it_is_away(
     table: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -391,6 +391,7 @@ class Files:
         return self.counts(store)
 
 
+@pytest.mark.slow
 def test_the_text_in_the_vector_stores_of_one_owner_is_bounded(tmp_path: Path) -> None:
     """One file in a thousand vector stores is a thousand times its text."""
     with (

@@ -58,6 +58,7 @@ TEMPLATE = 10
 """Tokens that the template begins each prompt with: an owner's prompts have these in common."""
 
 
+@pytest.mark.slow
 def test_a_guessed_prompt_does_not_tell_that_another_owner_sent_it(gateway: RunningGateway) -> None:
     for number in range(4):
         secret = f"Number {number}: {SECRET}"

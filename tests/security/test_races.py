@@ -63,6 +63,7 @@ def url(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 async def test_whatever_comes_together_each_response_has_one_end(url: str, seed: int) -> None:
     """Cancelling, deleting, completing and following, at random times; a deleted one stays gone."""
     chance = random.Random(seed)

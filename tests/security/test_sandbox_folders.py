@@ -94,6 +94,7 @@ def test_a_folder_that_cannot_be_read_is_told_of_and_the_rest_is_kept(gateway: A
         assert files == ["/mnt/data/after"]
 
 
+@pytest.mark.slow
 def test_without_isolation_too_deep_folders_are_removed_with_the_sandbox() -> None:
     limits = SandboxLimits(memory=256 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
 

@@ -63,6 +63,7 @@ print("left", 8 - killed)
 
 
 @pytest.mark.parametrize("how", HOGS)
+@pytest.mark.slow
 def test_without_a_cgroup_the_processes_of_a_sandbox_are_bounded_together(
     without_cgroup: Isolation, how: str
 ) -> None:
@@ -122,6 +123,7 @@ def crowded(gateway_server: Any) -> Iterator[Any]:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 def test_a_container_that_the_memory_has_no_room_for_is_refused_in_words(crowded: Any) -> None:
     tool = {"type": "shell", "environment": {"type": "container_auto"}}
     with crowded.client() as client, ThreadPoolExecutor(4) as pool:

@@ -83,6 +83,7 @@ def test_what_is_sealed_for_one_owner_nobody_else_reads(client: Client, kind: st
 
 
 @pytest.mark.parametrize("kind", ["thought", "summary"])
+@pytest.mark.slow
 def test_what_is_sealed_is_read_for_as_long_as_the_operator_says(kind: str, tmp_path: Path) -> None:
     config = {**CONFIG, "server": {"api_keys": KEYS, "reasoning_lifetime": 1}}
     with run_gateway(config, tmp_path) as gateway:

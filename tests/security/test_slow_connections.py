@@ -95,6 +95,7 @@ def read_answer(sock: socket.socket) -> None:
     ids=["nothing", "blank lines", "one byte", "no end", "a header without an end"],
 )
 @pytest.mark.parametrize("kept", [False, True], ids=["the first request", "a further request"])
+@pytest.mark.slow
 def test_a_head_that_does_not_come_ends_the_connection(
     gateway: RunningGateway, sent: bytes, status: int | None, kept: bool
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_batch_whose_id_was_not_remembered_is_found(
     assert results(out) == ["r0", "r1", "r2"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_again_is_waited_for(tmp_path: Path) -> None:
     config = configuration(tmp_path / "files")
     del config["server"]

@@ -78,6 +78,7 @@ def chat(url: str, *arguments: str, stdin: str = "", **environment: str) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_in_pipes_the_answer_alone_is_written(gateway: RunningGateway) -> None:
     url = gateway.base_url
     done = chat(url, "m", "--once", "think first")

@@ -82,6 +82,7 @@ async def ask(app: Any, path: str, body: bytes) -> int:
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", REQUESTS)
 @pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.slow
 async def test_an_answer_leaves_nothing_for_the_garbage_collector(path: str, stream: bool) -> None:
     body = encode({"model": "m", "stream": stream, **REQUESTS[path]})
     model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")

@@ -203,6 +203,7 @@ PLANS = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(PLANS, st.booleans())
+@pytest.mark.slow
 def test_every_run_ends_once_and_is_stored_as_it_ended(plan: Plan, background: bool) -> None:
     events, stored, left = asyncio.run(play(plan, background=background))
     assert left == 0

@@ -29,6 +29,7 @@ def change(folder: Path, batch: Any, column: str, value: Any) -> None:
 @pytest.mark.parametrize(
     "stored", [b"\xff", b'{"principal": {"name": 7}}', b"[]", b"", "text", None]
 )
+@pytest.mark.slow
 def test_a_delegation_that_cannot_be_read_fails_its_batch_and_no_other(
     tmp_path: Path, stored: object
 ) -> None:
@@ -76,6 +77,7 @@ def test_errors_and_metadata_that_cannot_be_read_are_no_failure_of_the_server(
 
 
 @pytest.mark.parametrize("kind", ["store", "begin_ending"])
+@pytest.mark.slow
 def test_a_batch_whose_results_could_not_be_written_for_a_moment_goes_on_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

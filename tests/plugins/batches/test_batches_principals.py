@@ -174,6 +174,7 @@ def test_an_engine_that_serves_by_priority_gets_that_of_the_lines(tmp_path: Path
 
 @pytest.mark.parametrize("scheduling", ["fair", "fifo"])
 @pytest.mark.parametrize("keys", [True, False])
+@pytest.mark.slow
 def test_a_request_of_a_client_is_served_before_the_lines_that_wait(
     tmp_path: Path, scheduling: str, keys: bool
 ) -> None:

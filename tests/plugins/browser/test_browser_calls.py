@@ -226,6 +226,7 @@ def test_what_the_entry_says_is_heeded(browse: Any, site: Any) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "harmony"])
+@pytest.mark.slow
 def test_blocked_domains_are_neither_found_nor_opened(browse: Any, site: Any, family: str) -> None:
     site.page("/redirected", "", status=302, location="https://www.elsewhere.example/a")
     gateway = browse()

@@ -131,6 +131,7 @@ def test_filters_and_deleted_files_hold_for_vectors_too(
         assert rows(tmp_path, "SELECT count(*) FROM vectors") == [(0,)]
 
 
+@pytest.mark.slow
 def test_vectors_are_made_anew_when_the_model_changes_and_only_then(
     gateway_server: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_query_that_cannot_be_embedded_is_searched_by_its_words(
             assert reason in line
 
 
+@pytest.mark.slow
 def test_a_file_is_in_progress_while_its_model_is_away_and_failed_when_patience_ends(
     gateway_server: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def connection(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("with_numpy", [True, False])
+@pytest.mark.slow
 def test_the_nearest_are_those_of_the_greatest_cosines(
     connection: Any, monkeypatch: pytest.MonkeyPatch, with_numpy: bool
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_model_gets_results_in_that_order(
         assert [each.filename for each in response.output[0].results] == ["high.md", "many.md"]
 
 
+@pytest.mark.slow
 def test_more_results_are_ordered_than_are_wanted(
     gateway_server: Callable[..., Any], tmp_path: Path
 ) -> None:

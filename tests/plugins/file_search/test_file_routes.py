@@ -178,6 +178,7 @@ def test_without_a_key_nothing_is_told(searching: Any) -> None:
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "unknown_url")
 
 
+@pytest.mark.slow
 def test_limits_are_kept_and_told(gateway_server: Any) -> None:
     tools = {"file_search": {"max_vector_stores": 1, "max_files_per_store": 1}}
     resources = {"files": {"max_files": 2, "max_total_bytes": 20}}

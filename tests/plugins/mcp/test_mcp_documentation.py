@@ -44,6 +44,7 @@ def test_the_functions_become_tools(
     assert response.output_text == "Long."
 
 
+@pytest.mark.slow
 def test_the_mcp_examples_run(
     mcp_gateway: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

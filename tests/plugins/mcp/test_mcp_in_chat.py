@@ -29,6 +29,7 @@ def chat(gateway: Any, text: str, **body: Any) -> Any:
     ("offered", "server"),
     [("mcp.ex", EXAMPLE), ("mcp", {**EXAMPLE, "offer": True}), ("mcp.ex", {**EXAMPLE, "scope": "response"})],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_tool_that_is_offered_is_run_and_not_seen(
     mcp_gateway: Callable[..., Any], offered: str, server: dict[str, Any]
 ) -> None:
@@ -64,6 +65,7 @@ def test_nothing_is_offered_that_is_not_configured(mcp_gateway: Callable[..., An
     assert answer.status_code == 400
 
 
+@pytest.mark.slow
 def test_what_needs_approval_or_is_away_is_left_out(mcp_gateway: Callable[..., Any]) -> None:
     asking = {**EXAMPLE, "require_approval": "always"}
     away = {"command": [sys.executable, "-c", "raise SystemExit"], "connect_timeout": 1.0}

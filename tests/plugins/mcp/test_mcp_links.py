@@ -69,6 +69,7 @@ async def test_attempts_to_connect_get_rarer_and_no_request_waits_for_them() -> 
     assert waits[3] > waits[0]
 
 
+@pytest.mark.slow
 async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ() -> None:
     changes: list[None] = []
     link = ServerLink([EXAMPLE], connect_timeout=30, tools_changed=lambda: changes.append(None))

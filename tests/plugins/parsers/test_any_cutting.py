@@ -147,6 +147,7 @@ def _texts_apart(pieces: list[Piece]) -> bool:
 @pytest.mark.parametrize("tail", ["text", "reasoning", "unknown"])
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=pieces_of(), lengths=CUTS)
+@pytest.mark.slow
 def test_what_is_written_reads_back(
     reading: Any, pieces: list[Piece], lengths: list[int], tail: Any
 ) -> None:

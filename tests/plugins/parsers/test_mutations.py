@@ -127,6 +127,7 @@ def check(seed: int, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_a_mutated_output_reads_the_same_however_it_is_cut(seed: int) -> None:
     check(seed, 1000)
 

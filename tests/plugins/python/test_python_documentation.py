@@ -65,6 +65,7 @@ def section(heading: str) -> str:
         ),
     ],
 )
+@pytest.mark.slow
 def test_the_examples_run(
     gateway_server: Callable[..., Any],
     capsys: pytest.CaptureFixture[str],

@@ -201,6 +201,7 @@ async def services(redis_process, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 @pytest.mark.parametrize("kind", ["before", "after", "away"])
+@pytest.mark.slow
 async def test_whenever_the_store_fails_there_is_one_end(services: Services, kind: str) -> None:
     ids = [await started(services, Fault(at, kind)) for at in range(STEPS)]
     failed = 0

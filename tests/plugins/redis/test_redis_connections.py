@@ -226,6 +226,7 @@ def sentinels(start_redis, tmp_path: Path) -> Iterator[tuple[int, RedisProcess, 
         process.wait()
 
 
+@pytest.mark.slow
 async def test_a_failover_by_sentinels_is_followed(
     sentinels: tuple[int, RedisProcess, RedisProcess],
 ) -> None:

@@ -514,6 +514,7 @@ def test_a_tokenizer_that_does_not_tell_its_tokens_is_tried_out(kit: Any, family
             assert control_tokens(kit, family, tokenizer, forged.prompt.token_ids) == expected
 
 
+@pytest.mark.slow
 def test_the_work_is_linear_in_the_prompt(kit: Any) -> None:
     """Counted in what is given to the tokenizer, as time depends on the machine."""
 
