@@ -24,6 +24,7 @@ from gateway.errors import GatewayError
 from gateway.hookspecs import hookimpl
 from gateway.protocols import AnswerUsage, Api, Reply, Route
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.scripted import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
 
@@ -110,7 +111,7 @@ class ServedApi:
         return engine
 
 
-class ApiContract(ClosingContract):
+class ApiContract(ClosingContract, OnAsyncio):
     """Subclass this and set `name`; and for an API that generates, define `generation` and set `endings`.
 
     The gateway has the models `m` and `small`, which repeat what they are told unless it is something special.
@@ -124,11 +125,6 @@ class ApiContract(ClosingContract):
     """What a stream ends with, well or badly: exactly one of them occurs, once."""
     keep_alive: ClassVar[bytes | None] = None
     """What is sent in a stream's silence; None: nothing."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture(scope="class")
     @classmethod

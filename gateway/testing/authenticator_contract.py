@@ -11,6 +11,7 @@ from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import AuthenticationError, PermissionDenied
 from gateway.protocols import Credentials, Principal, RequestAuthenticator
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.on_asyncio import OnAsyncio
 
 HOSTILE: tuple[Mapping[str, str], ...] = (
     {},
@@ -27,13 +28,8 @@ HOSTILE: tuple[Mapping[str, str], ...] = (
 
 
 @pytest.mark.anyio
-class RequestAuthenticatorContract(ClosingContract):
+class RequestAuthenticatorContract(ClosingContract, OnAsyncio):
     """Subclass it and give the fixtures `authenticator` and `credentials`."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture
     def authenticator(self) -> RequestAuthenticator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
@@ -15,15 +15,16 @@ from gateway.checks import engine_checks as checks
 from gateway.checks import engine_checks_media as media
 from gateway.checks import engine_checks_running as running
 from gateway.checks import engine_checks_steering as steering
-from gateway.checks.engine_probe import PROMPT, NotClaimed, Probe
+from gateway.checks.engine_probe import PROMPT, Probe
 from gateway.checks.generating import CONSTRAINTS
 from gateway.constraints import Constraint
 from gateway.protocols import Capability, Engine, EngineRequest
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.probed_engine import ProbedEngine
 
 
 @pytest.mark.anyio
-class EngineContract(ClosingContract):
+class EngineContract(ClosingContract, ProbedEngine):
     """Subclass this and provide a fixture `engine`: an open engine. The asynchronous fixture may have any scope up to
     module scope. To test everything, use a model that seldom ends by itself, or a prompt that leads to a long answer, and give the
     fixture `reopen`.
@@ -33,21 +34,13 @@ class EngineContract(ClosingContract):
     """A prompt that produces at least 24 tokens if generation continues after the end token."""
     bad_token_ids: ClassVar[Sequence[int]] = (-1, 2**40)
     """Ids outside the vocabulary."""
-    time_limit: ClassVar[float] = 60.0
-    """Time limit for any single step, in seconds."""
     image_text: ClassVar[str] = ""
     """What the model's chat template writes for an image, for engines with the capability `images` whose
     `ModelInfo.placeholders` is `template`."""
     placeholder_index: ClassVar[int] = 0
     """The placeholder's index among the tokens of `image_text`."""
 
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
-
     def probe(self, engine: Engine) -> Probe:
-        """The probe of the engine."""
         return Probe(
             engine,
             prompt=self.prompt,
@@ -68,15 +61,6 @@ class EngineContract(ClosingContract):
         async with aclosing(opened.generate(self.request(opened))) as stream:
             async for _ in stream:
                 pass
-
-    async def holds(
-        self, engine: Engine, check: Callable[..., Awaitable[None]], *arguments: Any
-    ) -> None:
-        """Run one check. Skips it if the engine does not claim the capability."""
-        try:
-            await check(self.probe(engine), *arguments)
-        except NotClaimed as error:
-            pytest.skip(str(error))
 
     async def test_it_says_what_it_is(self, engine: Engine) -> None:
         await self.holds(engine, running.info_is_complete)

@@ -9,16 +9,12 @@ import uuid
 import pytest
 
 from gateway.protocols import LimitCounters, LimitState, PrincipalLimits, SettledRequest
+from gateway.testing.on_asyncio import OnAsyncio
 
 
 @pytest.mark.anyio
-class LimitCountersContract:
+class LimitCountersContract(OnAsyncio):
     """Subclass it and give a fixture `limits_store` that returns the store."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture
     def limits_store(self) -> LimitCounters:

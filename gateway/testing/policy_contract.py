@@ -25,6 +25,7 @@ from gateway.deltas import (
 from gateway.errors import GatewayError
 from gateway.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest, Turn
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.reading import Block, blocks, check_grammar, cut
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
@@ -42,7 +43,7 @@ _BIG = 100_000
 
 
 @pytest.mark.anyio
-class PolicyContract(ClosingContract):
+class PolicyContract(ClosingContract, OnAsyncio):
     """Subclass this and provide a fixture `policy`: an open policy."""
 
     refused: ClassVar[str | None] = None
@@ -53,11 +54,6 @@ class PolicyContract(ClosingContract):
     """Words that its filter changes or stops at, for random outputs."""
     most_held: ClassVar[int] = 20_000
     """How many characters its filter may hold back."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture
     def policy(self) -> Policy:

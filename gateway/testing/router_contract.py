@@ -13,23 +13,19 @@ from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import GatewayError
 from gateway.protocols import ModelLoad, Router, RoutingRequest
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.on_asyncio import OnAsyncio
 
 HOSTILE = ("", "no such model", "x" * 100_000, "a/b:c@d", "\x00\ud800", "'; DROP TABLE models; --")
 
 
 @pytest.mark.anyio
-class RouterContract(ClosingContract):
+class RouterContract(ClosingContract, OnAsyncio):
     """Subclass this, provide a fixture `router` (an open router), and name a request that it routes."""
 
     model: ClassVar[str | None]
     """The model of a request that it routes."""
     models: ClassVar[Sequence[str]]
     """The models that can answer this request."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture
     def router(self) -> Router:

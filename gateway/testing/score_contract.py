@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import ClassVar
-
 import pytest
 
 from gateway.checks import scoring_checks as checks
-from gateway.checks.engine_probe import NotClaimed, Probe
+from gateway.checks.engine_probe import Probe
 from gateway.protocols import Engine
+from gateway.testing.probed_engine import ProbedEngine
 
 
 @pytest.mark.anyio
-class ScoreContract:
+class ScoreContract(ProbedEngine):
     """Subclass this and provide a fixture `engine`: an open engine whose capabilities include `rerank`. The asynchronous
     fixture may have any scope up to module scope."""
 
-    time_limit: ClassVar[float] = 60.0
-    """Time limit for any single step, in seconds."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
-
-    async def holds(self, engine: Engine, check: Callable[[Probe], Awaitable[None]]) -> None:
-        """Run one check. Skips it if the engine does not claim the capability."""
+    def probe(self, engine: Engine) -> Probe:
         probe = Probe(engine, time_limit=self.time_limit)
         checks.scorer(probe)  # fails for an engine that does not rerank
-        try:
-            await check(probe)
-        except NotClaimed as error:
-            pytest.skip(str(error))
+        return probe
 
     async def test_it_says_what_it_is(self, engine: Engine) -> None:
         await self.holds(engine, checks.scoring_says_what_it_is)

@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from gateway.protocols import CallRecord, FileSource, ResponseStore, Source, StoredResponse
+from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.store_background_contract import BackgroundContract
 from gateway.testing.store_completion_contract import CompletionContract
 from gateway.testing.store_conversation_contract import ConversationContract
@@ -307,14 +308,10 @@ class ResponseStoreContract(
     PartContract,
     ModelContract,
     LastingContract,
+    OnAsyncio,
 ):
     """Subclass this and provide a fixture `store`: an open store with limits that are not reached. It need not be
     empty. Optional fixtures: `reopen` and `open_bounded`."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
 
 async def _chain(store: ResponseStore, length: int) -> list[str]:

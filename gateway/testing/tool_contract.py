@@ -30,6 +30,7 @@ from gateway.protocols import (
     ToolSession,
 )
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.on_asyncio import OnAsyncio
 from gateway.wire.tools import Tool
 
 _DETAILS: dict[str, type[ToolDetails]] = {
@@ -42,7 +43,7 @@ _DETAILS: dict[str, type[ToolDetails]] = {
 
 
 @pytest.mark.anyio
-class ToolServerContract(ClosingContract):
+class ToolServerContract(ClosingContract, OnAsyncio):
     """Subclass this, provide a fixture `tool_server` (an open tool server), and set a call that succeeds. Set `kept` if calls keep
     something for later ones, and give the fixture `reopen`."""
 
@@ -60,11 +61,6 @@ class ToolServerContract(ClosingContract):
 
     entry: ClassVar[Tool | None] = None
     """The entry of a request's `tools` that selects the server; None: requests have the tools without one."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     def session(
         self,

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageCounters, UsageWidth
+from gateway.testing.on_asyncio import OnAsyncio
 
 _DAY = int(time.time() // 86_400) - 30
 """A day whose usage stores keep."""
@@ -17,13 +18,8 @@ _WIDTHS: tuple[UsageWidth, ...] = ("1m", "1h", "1d")
 
 
 @pytest.mark.anyio
-class UsageCountersContract:
+class UsageCountersContract(OnAsyncio):
     """Subclass it and give a fixture `usage_store` that returns the store."""
-
-    @pytest.fixture(scope="module")
-    @classmethod
-    def anyio_backend(cls) -> str:
-        return "asyncio"
 
     @pytest.fixture
     def usage_store(self) -> UsageCounters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -11,7 +10,6 @@ from gateway.sdk import (
     Capability,
     EngineError,
     InvalidRequest,
-    ModelInfo,
     ScoreRequest,
     ScoreResult,
     ScoringInfo,
@@ -19,9 +17,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.engines import ScoringOnly
 from gateway_llamacpp.chunks import ErrorReply
-from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.pooled import PooledEngine
-from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.worker import NativeServer, translated
 
 _CAPABILITIES: frozenset[Capability] = frozenset({"rerank"})
@@ -52,25 +48,13 @@ class LlamaCppReranker(ScoringOnly, PooledEngine):
     llama.cpp combines the texts of a pair by the template `rerank` of the model's file, or by its special tokens.
     """
 
-    def __init__(
-        self,
-        server: NativeServer,
-        config: LlamaCppConfig,
-        *,
-        info: ModelInfo,
-        tokenizer: LlamaCppTokenizer,
-        clean_up: Callable[[], None],
-    ) -> None:
-        super().__init__(server, config, info=info, tokenizer=tokenizer, clean_up=clean_up)
-        self._scoring = ScoringInfo(max_input_tokens=info.max_model_len)
-
     @property
     def capabilities(self) -> frozenset[Capability]:
         return _CAPABILITIES
 
     @property
     def scoring(self) -> ScoringInfo:
-        return self._scoring
+        return ScoringInfo(max_input_tokens=self._info.max_model_len)
 
     async def score(self, request: ScoreRequest) -> ScoreResult:
         """Return all scores; see `ScoringEngine.score`."""
@@ -109,7 +93,7 @@ class LlamaCppReranker(ScoringOnly, PooledEngine):
                 "The model has no token for this pair of texts, so there is nothing to score.",
                 code="invalid_value",
             )
-        most = self._scoring.max_input_tokens
+        most = self._info.max_model_len
         if most is not None and tokens > most:
             raise InvalidRequest(
                 f"The query and the document have {tokens} tokens together, and the model scores at most {most} at once. "

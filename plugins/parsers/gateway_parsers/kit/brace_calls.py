@@ -11,10 +11,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from gateway.sdk import CallPiece, ToolDefinition, Unsupported
-from gateway.sdk.constraints import Const, Constraint, FreeText, OneOf, Repeat
+from gateway.sdk.constraints import Const, Constraint, FreeText, Repeat
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
-from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.constrain import calls_of, repeated
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
@@ -122,8 +122,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
             )
             for tool in tools
         )
-        call = options[0] if len(options) == 1 else OneOf(options)
-        return repeated(call, separator="") if parallel else call
+        return calls_of(options, separator="", parallel=parallel)
 
     def _members(
         self, tool: ToolDefinition, members: list[ToolParameter] | None, depth: int, *, schema: bool

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gateway.sdk import CallPiece, ToolDefinition
-from gateway.sdk.constraints import Const, Constraint, OneOf, Regex, arguments_constraint
+from gateway.sdk.constraints import Const, Constraint, Regex, arguments_constraint
 from gateway_parsers.kit.choice_reader import ChoiceReader
-from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.header_reader import HeaderReader
 from gateway_parsers.kit.header_shape import HeaderShape
 from gateway_parsers.kit.json_call_reader import JsonCallReader
@@ -73,6 +73,5 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
             )
             for tool in tools
         )
-        call = options[0] if len(options) == 1 else OneOf(options)
-        calls = repeated(call, separator=self.between) if parallel else call
+        calls = calls_of(options, separator=self.between, parallel=parallel)
         return in_order([Const(self.opening), calls, Const(self.closing)])

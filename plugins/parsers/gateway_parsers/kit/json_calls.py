@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from gateway.sdk import CallPiece, ToolDefinition
-from gateway.sdk.constraints import Const, Constraint, OneOf, Regex, arguments_constraint
-from gateway_parsers.kit.constrain import repeated
+from gateway.sdk.constraints import Const, Constraint, Regex, arguments_constraint
+from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
@@ -66,12 +66,9 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
             arguments = arguments_constraint(tool, schema=schemas or tool.strict)
             parts = [*head, arguments, Const("}")]
             options.append(in_order(parts if self.listed else [opening, *parts, closing]))
-        call = options[0] if len(options) == 1 else OneOf(tuple(options))
-        if self.listed:
-            return in_order(
-                [opening, repeated(call, separator=", ") if parallel else call, closing]
-            )
-        return repeated(call, separator=self.between) if parallel else call
+        separator = ", " if self.listed else self.between
+        calls = calls_of(options, separator=separator, parallel=parallel)
+        return in_order([opening, calls, closing]) if self.listed else calls
 
     @property
     def _opening(self) -> str:

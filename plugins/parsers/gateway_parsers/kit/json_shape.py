@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from msgspec import Struct
-
+from gateway_parsers.kit.marked_calls import MarkedCalls
 from gateway_parsers.kit.markers import Marker, MarkerSet, check_distinct
 
 
-class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
+class JsonShape(MarkedCalls, frozen=True, kw_only=True):
     """Markers and keys of the calls. A start marker is followed by one object, several, or a list of them."""
 
-    start: str
-    """Empty if calls are bare JSON."""
-    end: str
-    """Empty if calls end with their JSON."""
-    more_starts: tuple[str, ...] = ()
     more_ends: tuple[str, ...] = ()
-    bare_starts: tuple[str, ...] = ()
-    """Starts that are also ordinary text. One that ends with a bracket belongs to the JSON itself."""
     name_keys: tuple[str, ...] = ("name",)
     argument_keys: tuple[str, ...] = ("arguments", "parameters")
     wrapper_keys: tuple[str, ...] = ("function",)
@@ -34,22 +26,6 @@ class JsonShape(Struct, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         check_distinct(self.starts, self.ends)
-
-    @property
-    def starts(self) -> tuple[str, ...]:
-        return tuple(text for text in (self.start, *self.more_starts, *self.bare_starts) if text)
-
-    @property
-    def ends(self) -> tuple[str, ...]:
-        return (self.end,) if self.end else ()
-
-    @cached_property
-    def bare(self) -> frozenset[str]:
-        return frozenset(self.bare_starts)
-
-    @property
-    def markup(self) -> tuple[str, ...]:
-        return tuple(text for text in (*self.starts, *self.ends) if text not in self.bare)
 
     @cached_property
     def stops(self) -> MarkerSet:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.sdk import CallPiece, ToolDefinition, Unsupported
-from gateway.sdk.constraints import Const, Constraint, OneOf
-from gateway_parsers.kit.constrain import repeated
+from gateway.sdk.constraints import Const, Constraint
+from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.nested_reader import NestedTagReader, NestedTagShape
 from gateway_parsers.kit.parameters import (
     ToolParameter,
@@ -17,7 +17,7 @@ from gateway_parsers.kit.parameters import (
     value_constraint,
 )
 from gateway_parsers.kit.syntax import Accept, CallReader
-from gateway_parsers.kit.template import in_order, members_of_call
+from gateway_parsers.kit.template import in_order, written_arguments
 
 
 class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
@@ -53,17 +53,11 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
         return NestedTagReader(self, marker, accept, tools)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
-        written = []
-        for call in calls:
-            arguments = members_of_call(call.arguments)
-            arguments_text = call.arguments
-            if arguments is not None:
-                arguments_text = "".join(
-                    self._element(key, value) for key, value in arguments.items()
-                )
-            written.append(
-                f'{self.prefix}<invoke name="{call.name}">{arguments_text}{self.prefix}</invoke>'
-            )
+        written = (
+            f'{self.prefix}<invoke name="{call.name}">'
+            f"{written_arguments(call.arguments, self._element)}{self.prefix}</invoke>"
+            for call in calls
+        )
         return "\n".join((self.start, *written, self.end))
 
     def _element(self, name: str, value: Any) -> str:
@@ -99,8 +93,7 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
             opening = Const(f'{self.prefix}<invoke name="{tool.name}">')
             inner = in_any_order(parameters, one)
             options.append(in_order([opening, inner, Const(f"{self.prefix}</invoke>")]))
-        call = options[0] if len(options) == 1 else OneOf(tuple(options))
-        calls = repeated(call, separator="\n") if parallel else call
+        calls = calls_of(options, separator="\n", parallel=parallel)
         return in_order([Const(self.start + "\n"), calls, Const("\n" + self.end)])
 
 

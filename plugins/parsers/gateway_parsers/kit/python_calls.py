@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.sdk import CallPiece, ToolDefinition, Unsupported
-from gateway.sdk.constraints import Const, Constraint, JsonSchema, OneOf, custom_schema
+from gateway.sdk.constraints import Const, Constraint, JsonSchema, custom_schema
 from gateway_parsers.kit.choice_reader import ChoiceReader
-from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.parameters import ToolParameter, in_any_order, parameters_of
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
-from gateway_parsers.kit.template import in_order, members_of_call
+from gateway_parsers.kit.template import in_order, written_arguments
 
 
 class PythonCalls(PythonShape, frozen=True, kw_only=True):
@@ -54,15 +54,13 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
         return ChoiceReader(marker, choose, passed=passed)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
-        written = []
-        for call in calls:
-            arguments = members_of_call(call.arguments)
-            arguments_text = call.arguments
-            if arguments is not None:
-                arguments_text = ", ".join(
-                    f"{key}={literal(value)}" for key, value in arguments.items()
-                )
-            written.append(f"{call.name}({arguments_text})")
+        def one(name: str, value: Any) -> str:
+            return f"{name}={literal(value)}"
+
+        written = (
+            f"{call.name}({written_arguments(call.arguments, one, separator=', ')})"
+            for call in calls
+        )
         return self.opening + self.between.join(written) + self.closing
 
     def constraint(
@@ -83,8 +81,7 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
 
             inner = in_any_order(parameters, one, separator=", ")
             options.append(in_order([Const(f"{tool.name}("), inner, Const(")")]))
-        call = options[0] if len(options) == 1 else OneOf(tuple(options))
-        calls = repeated(call, separator=self.between) if parallel else call
+        calls = calls_of(options, separator=self.between, parallel=parallel)
         return in_order([Const(self.opening), calls, Const(self.closing)])
 
 

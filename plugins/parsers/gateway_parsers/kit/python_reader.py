@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.sdk import ToolDefinition
@@ -16,6 +15,7 @@ from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.literal_syntax import PYTHON, LiteralSyntax
 from gateway_parsers.kit.literals import LiteralValue
+from gateway_parsers.kit.marked_calls import MarkedCalls
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
@@ -24,30 +24,8 @@ _NAME_END: Final = re.compile(r"[^\w.\-]")
 _KEY_END: Final = re.compile(r"[^\w]")
 
 
-class PythonShape(Struct, frozen=True, kw_only=True, dict=True):
+class PythonShape(MarkedCalls, frozen=True, kw_only=True):
     """Markup of the calls, which are in a list or consecutive."""
-
-    start: str = ""
-    """Empty if the list's own bracket starts the calls."""
-    end: str = ""
-    more_starts: tuple[str, ...] = ()
-    bare_starts: tuple[str, ...] = ()
-
-    @property
-    def starts(self) -> tuple[str, ...]:
-        return tuple(text for text in (self.start, *self.more_starts, *self.bare_starts) if text)
-
-    @property
-    def ends(self) -> tuple[str, ...]:
-        return (self.end,) if self.end else ()
-
-    @cached_property
-    def bare(self) -> frozenset[str]:
-        return frozenset(self.bare_starts)
-
-    @property
-    def markup(self) -> tuple[str, ...]:
-        return tuple(text for text in (*self.starts, *self.ends) if text not in self.bare)
 
     @cached_property
     def stops(self) -> MarkerSet:

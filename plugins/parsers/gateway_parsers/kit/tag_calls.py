@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from gateway.sdk import CallPiece, ToolDefinition
 from gateway.sdk.constraints import Const, Constraint, FreeText, OneOf, Regex, Repeat
 from gateway.sdk.json_schema import type_of
 from gateway_parsers.kit.argument_types import STRING
 from gateway_parsers.kit.choice_reader import ChoiceReader
-from gateway_parsers.kit.constrain import repeated
+from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.parameters import (
@@ -23,7 +24,7 @@ from gateway_parsers.kit.parameters import (
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.tag_reader import TagReader
 from gateway_parsers.kit.tags import TagShape
-from gateway_parsers.kit.template import constraints, fill, in_order, members_of_call
+from gateway_parsers.kit.template import constraints, fill, in_order, written_arguments
 
 _TYPES = {"integer": "number"}
 
@@ -109,16 +110,14 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
         return self.opening + self.between.join(written) + self.closing
 
     def _call(self, call: CallPiece, index: int) -> str:
-        arguments = members_of_call(call.arguments)
-        parts = [fill(self.head, {"name": self._attribute(call.name), "index": str(index)})]
-        if arguments is None:
-            parts.append(call.arguments)
-        for key, value in (arguments or {}).items():
-            kind = type_of(value)
-            written = value if kind == "string" else json.dumps(value, ensure_ascii=False)
-            fields = {"key": self._attribute(key), "value": written, "type": _TYPES.get(kind, kind)}
-            parts.append(fill(self.parameter, {**fields, "string": str(kind == "string").lower()}))
-        return "".join((*parts, self.tail))
+        head = fill(self.head, {"name": self._attribute(call.name), "index": str(index)})
+        return head + written_arguments(call.arguments, self._written_parameter) + self.tail
+
+    def _written_parameter(self, name: str, value: Any) -> str:
+        kind = type_of(value)
+        written = value if kind == "string" else json.dumps(value, ensure_ascii=False)
+        fields = {"key": self._attribute(name), "value": written, "type": _TYPES.get(kind, kind)}
+        return fill(self.parameter, {**fields, "string": str(kind == "string").lower()})
 
     def _attribute(self, text: str) -> str:
         return text.replace("&", "&amp;").replace('"', "&quot;") if self.escaped else text
@@ -138,8 +137,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
             )
             for tool in tools
         )
-        call = options[0] if len(options) == 1 else OneOf(options)
-        calls = repeated(call, separator=self.between) if parallel else call
+        calls = calls_of(options, separator=self.between, parallel=parallel)
         return in_order([Const(self.opening), calls, Const(self.closing)])
 
     def _parameters(self, tool: ToolDefinition, *, schema: bool) -> Constraint:

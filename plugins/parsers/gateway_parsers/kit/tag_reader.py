@@ -104,12 +104,8 @@ class TagReader(StepReader):
 
     def _preface(self, text: str, pos: int, final: bool) -> int:
         """Read markup before the calls that names the recipient."""
-        hit = _ADDRESSEE_END.search(text, pos)
-        end = hit.start() if hit is not None else len(text)
-        self._head += text[pos:end]
-        if len(self._head) > MAX_NAME:
-            self._fail()
-        elif hit is not None:
+        end, complete = self._addressee(text, pos)
+        if complete:
             ends = self._shape.preface
             if not final and ends.begins_at(text, end):
                 return end
@@ -160,15 +156,21 @@ class TagReader(StepReader):
 
     def _title(self, text: str, pos: int, final: bool) -> int:
         """Read a name before the call that repeats it."""
+        end, complete = self._addressee(text, pos)
+        if complete:
+            self._head = ""
+            self._step = TagReader._outside
+        return end
+
+    def _addressee(self, text: str, pos: int) -> tuple[int, bool]:
+        """Read a name. Returns where it or the text ends, and whether the name is complete and short enough."""
         hit = _ADDRESSEE_END.search(text, pos)
         end = hit.start() if hit is not None else len(text)
         self._head += text[pos:end]
         if len(self._head) > MAX_NAME:
             self._fail()
-        elif hit is not None:
-            self._head = ""
-            self._step = TagReader._outside
-        return end
+            return end, False
+        return end, hit is not None
 
     def _no_call(self, pos: int) -> int:
         if self._calls and not self.undecided:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,6 +28,16 @@ def members_of_call(arguments: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def written_arguments(
+    arguments: str, written: Callable[[str, Any], str], *, separator: str = ""
+) -> str:
+    """A call's arguments, each as `written` returns it for its name and value; unchanged if they are not a JSON object."""
+    members = members_of_call(arguments)
+    if members is None:
+        return arguments
+    return separator.join(written(name, value) for name, value in members.items())
 
 
 def constraints(template: str, values: Mapping[str, str | Constraint]) -> list[Constraint]:
