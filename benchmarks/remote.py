@@ -36,7 +36,6 @@ from gateway.wire.events import OutputTextDelta
 
 INTERVAL = 0.05
 TOKENIZER = ROOT / "tests" / "models" / "tiny-qwen3"
-GOAL = 1.5
 _STREAMED = (b"/v1/responses", b"/v1/chat/completions", b"/v1/completions")
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 

@@ -149,11 +149,6 @@ class Compiler:
         """Of the helper processes."""
         return self._pool.process_ids
 
-    @property
-    def cached_bytes(self) -> int:
-        """Total size of the cached results in bytes."""
-        return self._cached
-
     async def __call__(self, *arguments: Any, key: str = "") -> Any:
         """The result for `arguments`. Calls with the same `key` (an owner) share a queue; other keys are not delayed by
         it.
