@@ -60,7 +60,7 @@ async def make_chat_plan(
     """Plan an answer, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
     that names the invalid parameter."""
     check_request(request, services)
-    model = services.model(model_name or request.model)
+    model = services.lookup.model(model_name or request.model)
     refuse_scores(request, model.engine.capabilities)
     check_engine_parameters(request, model)
     conversation = items_of(request.messages)

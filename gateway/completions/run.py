@@ -235,7 +235,7 @@ async def prepare_completion(
     """Plan an answer, by the model `model_name` if that is not the one that the request names, and let the engine check its prompts. Raises a `GatewayError` that is to be answered with an HTTP
     status."""
     with _request_params(request):
-        model = services.model(model_name or request.model)
+        model = services.lookup.model(model_name or request.model)
         tokenizer = model.engine.tokenizer
         _refuse(request, model)
         if tokenizer is None or "tokens" not in model.engine.capabilities:

@@ -161,7 +161,7 @@ async def prepare_embeddings(
 
     `size` is the body's, in bytes: a hint of how long tokenizing takes.
     """
-    model, engine = services.embedding_model(model_name or request.model)
+    model, engine = services.lookup.embedding_model(model_name or request.model)
     info = engine.embedding
     _check_dimensions(request.dimensions, info, model.name)
     tokenizer = model.engine.tokenizer

@@ -103,7 +103,7 @@ async def make_plan(
     """
     known = (unstored or {}).get(request.previous_response_id or "")
     check_request(request, services, goes_on=known is not None)
-    model = services.model(model_name or request.model)
+    model = services.lookup.model(model_name or request.model)
     check_engine_parameters(request, model)
     request, prompt = await with_prompt(request, services, owner)
     preamble = () if prompt is None else prompt.messages

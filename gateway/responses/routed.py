@@ -48,10 +48,12 @@ async def prepare_run(
             planned.input, planned.body = stored.input, stored.request
         return planned
 
-    names = await services.candidates(
+    names = await services.lookup.candidates(
         request.model, api="responses", does="generates", owner=owner, size=size
     )
-    attempts = Attempts(names, plan, services.metrics, hold=services.loaded, hold_first=hold_first)
+    attempts = Attempts(
+        names, plan, services.metrics, hold=services.lookup.loaded, hold_first=hold_first
+    )
     async with attempts:
         run = ResponseRun(await attempts.begin(), services, quiet=quiet, attempts=attempts)
         if prepare is not None:

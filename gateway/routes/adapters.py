@@ -53,8 +53,8 @@ async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
             param="load_inplace",
         )
     async with loaded(request, asked.model), services.slots.changing_adapters:
-        slot = services.slot_for(asked.model, "generates") or _slot(
-            services, services.model(asked.model).name
+        slot = services.lookup.slot_for(asked.model, "generates") or _slot(
+            services, services.lookup.model(asked.model).name
         )
         if services.slots.is_name_used(name):
             raise InvalidRequest(

@@ -142,37 +142,37 @@ class ApiGateway:
     def models(self) -> Sequence[ListedModel]:
         return [
             each
-            for slot in self._services.visible_slots()
+            for slot in self._services.lookup.visible_slots()
             for each in (_listed_slot(slot), *map(_listed, slot.served[1:]))
-            if self._services.may_use(each.name)
+            if self._services.lookup.may_use(each.name)
         ]
 
     def model(self, name: str) -> ListedModel:
         services = self._services
         slot = services.slots.slots.get(services.aliases.get(name, name))
-        if slot is None or not services.may_use(name):
-            return _listed(services.known_model(name))
+        if slot is None or not services.lookup.may_use(name):
+            return _listed(services.lookup.known_model(name))
         return _listed_slot(slot)
 
     def tool_types(self, model: str | None) -> Collection[str]:
         services = self._services
-        slot = services.slot_for(model, "generates")
+        slot = services.lookup.slot_for(model, "generates")
         if slot is None:
-            offered = services.tools_of(services.model(model))
+            offered = services.tools_of(services.lookup.model(model))
         else:
             offered = services.permitted_tools(slot.name, slot.config, slot.tools)
         return {*offered.by_type, *offered.choices}
 
     async def prepare(self, request: GenerationRequest) -> ApiAnswer:
         services = self._services
-        names = await services.candidates(
+        names = await services.lookup.candidates(
             request.model, api=self._api, does="generates", owner=request.owner, size=request.size
         )
 
         async def prepare(name: str | None) -> PreparedGeneration:
-            return await self._prepare(request, services.model(name))
+            return await self._prepare(request, services.lookup.model(name))
 
-        attempts = Attempts(names, prepare, services.metrics, hold=services.loaded)
+        attempts = Attempts(names, prepare, services.metrics, hold=services.lookup.loaded)
         async with attempts:
             return ApiAnswer(await attempts.begin(), request, services, attempts, self._api)
 
@@ -193,12 +193,12 @@ class ApiGateway:
         )
 
     async def count_tokens(self, request: GenerationRequest) -> int:
-        async with self._services.loaded(request.model):
+        async with self._services.lookup.loaded(request.model):
             return await self._counted(request)
 
     async def _counted(self, request: GenerationRequest) -> int:
         services = self._services
-        model = services.model(request.model)
+        model = services.lookup.model(request.model)
         with request_params(request):
             settings = _settings(request, model, services, self._api)
             generator = Generator(model, settings, services.metrics)

@@ -27,12 +27,12 @@ async def attempts_of(
     size: int,
 ) -> Attempts[PlanT]:
     """The attempts to answer a request that names `model`. Until they are left, they stop waiting for a model to be loaded
-    if the client leaves. See `Services.candidates` and `Attempts`."""
-    names = await services.candidates(model, api=api, does=does, owner=owner, size=size)
+    if the client leaves. See `ModelLookup.candidates` and `Attempts`."""
+    names = await services.lookup.candidates(model, api=api, does=does, owner=owner, size=size)
     return Attempts(
         names,
         plan,
         services.metrics,
-        hold=partial(services.loaded, does=does),
+        hold=partial(services.lookup.loaded, does=does),
         hold_first=partial(loaded, request, does=does),
     )

@@ -18,8 +18,8 @@ from gateway.runtime.model_slot import Does
 def loaded(
     request: HttpRequest, model: str | None, does: Does | None = "generates"
 ) -> AbstractAsyncContextManager[None]:
-    """As `Services.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
-    return services_of(request).loaded(
+    """As `ModelLookup.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
+    return services_of(request).lookup.loaded(
         model, does, wait=partial(_unless_disconnected, request.receive)
     )
 

@@ -33,8 +33,8 @@ _INTERNAL: Final[frozenset[Capability]] = frozenset(
 async def list_models(request: HttpRequest) -> ASGIApp:
     """List all models."""
     services = services_of(request)
-    shown = await asyncio.gather(*map(_shown_with_adapters, services.visible_slots()))
-    visible = [each for models in shown for each in models if services.may_use(each.id)]
+    shown = await asyncio.gather(*map(_shown_with_adapters, services.lookup.visible_slots()))
+    visible = [each for models in shown for each in models if services.lookup.may_use(each.id)]
     return json_answer(ModelList(data=visible))
 
 
@@ -45,8 +45,8 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     name = model.removeprefix("/")
     slots = services.slots
     slot = slots.slots.get(slots.aliases.get(name, name))
-    if slot is None or not services.may_use(name):
-        adapter = services.known_model(name)
+    if slot is None or not services.lookup.may_use(name):
+        adapter = services.lookup.known_model(name)
         state = _adapter_state(adapter, await _state(adapter.engine))
         return json_answer(_described(adapter, state))
     return json_answer(await _shown(slot))

@@ -47,7 +47,7 @@ async def detokenize(request: HttpRequest) -> ASGIApp:
     services = services_of(request)
     decoded = convert(decode_object(await read_body(request, services)), DetokenizeRequest)
     async with loaded(request, decoded.model, None):
-        tokenizer = _tokenizer(services.any_model(decoded.model))
+        tokenizer = _tokenizer(services.lookup.any_model(decoded.model))
         try:
             text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
         except (ValueError, IndexError, OverflowError) as error:
@@ -60,7 +60,7 @@ async def detokenize(request: HttpRequest) -> ASGIApp:
 async def _tokenized(
     raw: JsonObject, options: TokenizeOptions, services: Services, size: int, owner: str | None
 ) -> TokenizeAnswer:
-    model = services.any_model(options.model)
+    model = services.lookup.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
         token_ids = await asyncio.to_thread(

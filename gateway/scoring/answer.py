@@ -177,7 +177,7 @@ async def _prepare(
     *,
     api: str,
 ) -> ScoringRun:
-    model, engine = services.scoring_model(model_name or request.model)
+    model, engine = services.lookup.scoring_model(model_name or request.model)
     _check_truncation(request, engine.scoring, model.name)
     policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
     if policies is not None:

@@ -200,11 +200,11 @@ class ServedEmbedder:
             return []
         # Does not wait for another model to be unloaded: a request that uses that model may need this one, a deadlock.
         with as_the_gateway():
-            async with self._services.loaded(self.model, "embeds", waits_for_room=False):
+            async with self._services.lookup.loaded(self.model, "embeds", waits_for_room=False):
                 return await self._embed(texts)
 
     async def _embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
-        model, engine = self._services.embedding_model(self.model)
+        model, engine = self._services.lookup.embedding_model(self.model)
         parts: list[list[Input]] = [[text] for text in texts]
         if model.engine.tokenizer is not None:
             parts = await asyncio.to_thread(
@@ -243,7 +243,7 @@ class ServedReranker:
                 f"The model '{self.model}' scores no empty text. Leave empty documents out."
             )
         with as_the_gateway():
-            async with self._services.loaded(self.model, "reranks", waits_for_room=False):
+            async with self._services.lookup.loaded(self.model, "reranks", waits_for_room=False):
                 return await self._scores(query, documents)
 
     async def _scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:

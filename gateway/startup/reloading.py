@@ -125,7 +125,7 @@ class Reloader:
         removed = [each for name, each in self._tools.owned.items() if owned.get(name) is not each]
         self._tools.owned = owned
         services.use_config(config, tables)
-        services.routing = Routing(Routes(config.routes), self._routers)
+        services.lookup.routing = Routing(Routes(config.routes), self._routers)
         slots.max_loaded = config.server.max_loaded
         slots.wait_seconds = config.server.request_timeout
         slots.replace(made, config.models)

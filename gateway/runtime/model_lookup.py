@@ -1,0 +1,282 @@
+"""Finding the models that requests name, and loading them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+from gateway.errors import EngineUnavailable, InvalidRequest, ModelNotFound
+from gateway.protocols import EmbeddingEngine, ModelLoad, RoutingRequest, ScoringEngine
+from gateway.runtime.callers import current_caller, current_principal, names_model
+from gateway.runtime.embedding_only import only_at, only_does
+from gateway.runtime.model_slot import Does, ModelSlot
+from gateway.runtime.model_slots import ModelSlots
+from gateway.runtime.routing import Routing
+from gateway.runtime.served_model import ServedModel
+
+WaitFor: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Runs a coroutine, and waits until it has ended or there is nothing to wait for any more."""
+
+
+class ModelLookup:
+    """Finds models by the names that requests have for them: of models, aliases, adapters and routes. A model that the current
+    request's principal may not use is not found."""
+
+    def __init__(self, slots: ModelSlots, routing: Routing, check_open: Callable[[], None]) -> None:
+        """`check_open` raises if no more requests are accepted."""
+        self.routing = routing
+        self.slots = slots
+        self.check_open = check_open
+
+    def loaded(
+        self,
+        name: str | None,
+        does: Does | None = "generates",
+        *,
+        waits_for_room: bool = True,
+        wait: WaitFor | None = None,
+    ) -> Loaded:
+        """A context in which the model that a request names is loaded, and is not unloaded.
+
+        Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
+        below raise the error. Without a name, the model is the only one that supports the use `does`. A run that has
+        reserved its place in the model's queue keeps the model loaded too. `wait` waits while the model is being loaded, and
+        may give up.
+        """
+        return Loaded(self, name, does, waits_for_room=waits_for_room, wait=wait)
+
+    def model(self, name: str | None) -> ServedModel:
+        """The generating model that a request names; if it names none, the only one."""
+        found = self._chosen(name, "generates")
+        if not found.generates:
+            others = ", ".join(self._names("generates"))
+            raise InvalidRequest(
+                f"The model '{found.name}' only {only_does(found.engine)}: use it with {only_at(found.engine)}."
+                f" Models that generate: {others or 'none'}.",
+                param="model",
+                code="model_not_supported",
+            )
+        return found
+
+    def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
+        """The embedding model that a request names; if it names none, the only one."""
+        found = self._chosen(name, "embeds")
+        if found.embedder is None:
+            others = ", ".join(self._names("embeds"))
+            raise InvalidRequest(
+                f"The model '{found.name}' does not embed. Models that do: {others or 'none'}.",
+                param="model",
+                code="model_not_supported",
+            )
+        return found, found.embedder
+
+    def scoring_model(self, name: str | None) -> tuple[ServedModel, ScoringEngine]:
+        """The reranking model that a request names; if it names none, the only one."""
+        found = self._chosen(name, "reranks")
+        if found.scorer is None:
+            others = ", ".join(self._names("reranks"))
+            raise InvalidRequest(
+                f"The model '{found.name}' does not rerank. Models that do: {others or 'none'}.",
+                param="model",
+                code="model_not_supported",
+            )
+        return found, found.scorer
+
+    def any_model(self, name: str | None) -> ServedModel:
+        """The model of any kind that a request names; if it names none, the only one."""
+        return self._chosen(name, None)
+
+    def visible_slots(self) -> list[ModelSlot]:
+        """The models, loaded or not, that the current request's principal may use."""
+        return [slot for slot in self.slots.slots.values() if any(map(self.may_use, slot.names))]
+
+    def may_use(self, name: str) -> bool:
+        """Whether the current request's principal may use a model, by any of its names."""
+        principal = current_principal()
+        if principal is None or principal.models is None:
+            return True
+        own = self.slots.aliases.get(name, name)
+        others = [alias for alias, target in self.slots.aliases.items() if target == own]
+        return names_model(principal, own, *others)
+
+    async def candidates(
+        self, name: str | None, *, api: str, does: Does, owner: str | None, size: int
+    ) -> Sequence[str | None]:
+        """The models that may answer a request which names the model `name`, in order of trial: names of models and
+        adapters, loaded or not; or just `name` if nothing routes it. `api`, `owner` and `size` are those of
+        `RoutingRequest`.
+        """
+        if not self.routing.concerns(name):
+            return (name,)
+        able = self._names(does)
+        chosen = await self.routing.choose(
+            RoutingRequest(
+                api=api,
+                model=name,
+                owner=owner,
+                size=size,
+                models=[
+                    _load(each, slot)
+                    for each in able
+                    if (slot := self.slots.find(each)) is not None
+                ],
+            )
+        )
+        if chosen is None:
+            return (name,)
+        own = dict.fromkeys(self.slots.aliases.get(each, each) for each in chosen)
+        found = [each for each in own if each in able]
+        if found:
+            return found
+        # Models of another kind, or that could not be loaded: the error says so.
+        usable = [each for each in own if self.slots.find(each) is not None and self.may_use(each)]
+        return usable[:1] or (name,)
+
+    def _target(self, name: str) -> str:
+        """For a route, the first of its models that the principal may use; otherwise `name`."""
+        for target in self.routing.routes.targets.get(name, ()):
+            own = self.slots.aliases.get(target, target)
+            if self.slots.find(own) is not None and self.may_use(own):
+                return own
+        return name
+
+    def _names(self, does: Does | None) -> list[str]:
+        """Names of all models, loaded or not, that may support the use `does`, and that the principal may use."""
+        return [
+            name
+            for slot in self.slots.slots.values()
+            if slot.may(does)
+            for name in slot.names
+            if self.may_use(name)
+        ]
+
+    def slot_for(self, name: str | None, does: Does | None) -> ModelSlot | None:
+        """The slot of the model that a request names. Without a name, the only one that may support the use `does`. None if
+        there is none, or more than one, or the principal may not use it."""
+        if name is None:
+            names = self._names(does)
+            slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
+            return next(iter(slots.values())) if len(slots) == 1 else None
+        name = self._target(name)
+        return self.slots.find(name) if self.may_use(name) else None
+
+    def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
+        """The model of that name, even if it does not support the use `does`. Without a name, the only one that supports it."""
+        self.check_open()
+        if name is not None:
+            return self.known_model(name)
+        models = self._names(does)
+        if len(models) == 1:
+            return self.known_model(models[0])
+        if not models:
+            raise InvalidRequest(
+                f"None of the models here can do this: {', '.join(self._names(None))}.",
+                param="model",
+                code="model_not_supported",
+            )
+        raise InvalidRequest(
+            f"'model' is missing. Name one of: {', '.join(models)}.",
+            param="model",
+            code="missing_required_parameter",
+        )
+
+    def known_model(self, name: str) -> ServedModel:
+        """The model with that name or alias; for a route, the first of its models. Raises `ModelNotFound`, also if the
+        current request's principal may not use it, or `EngineUnavailable` for one that is not loaded."""
+        name = self._target(name)
+        if not self.may_use(name):
+            names = ", ".join(self._names(None)) or "none"
+            raise ModelNotFound(
+                f"The model '{name}' does not exist here, or this API key may not use it. Models: {names}.",
+                param="model",
+            )
+        models = self.slots.models
+        found = models.get(name) or models.get(self.slots.aliases.get(name, ""))
+        if found is not None:
+            return found
+        slot, names = self.slots.find(name), ", ".join(self._names(None)) or "none"
+        if slot is None:
+            raise ModelNotFound(
+                f"The model '{name}' does not exist here. Models: {names}.", param="model"
+            )
+        if slot.state == "failed":
+            # The reason may have paths and addresses, which are for the log.
+            raise EngineUnavailable(
+                f"The model '{name}' could not be opened, and the server's log says why. Use another model: {names}."
+            )
+        raise EngineUnavailable(f"The model '{name}' is not loaded. Send the request again.")
+
+
+class Loaded(AbstractAsyncContextManager[None]):
+    """See `ModelLookup.loaded`. Entered once."""
+
+    __slots__ = ("_does", "_lookup", "_name", "_slot", "_wait", "_waits_for_room")
+
+    def __init__(
+        self,
+        lookup: ModelLookup,
+        name: str | None,
+        does: Does | None,
+        *,
+        waits_for_room: bool,
+        wait: WaitFor | None,
+    ) -> None:
+        self._lookup = lookup
+        self._name = name
+        self._does: Does | None = does
+        self._waits_for_room = waits_for_room
+        self._wait = wait
+        self._slot: ModelSlot | None = None
+
+    async def __aenter__(self) -> None:
+        lookup = self._lookup
+        lookup.check_open()
+        slot = lookup.slot_for(self._name, self._does)
+        if slot is None:
+            return
+        if slot.state == "loaded":
+            slot.hold()
+            self._slot = slot
+        elif self._wait is None:
+            await self._load()
+        else:
+            try:
+                await self._wait(self._load())
+            except BaseException:
+                await self.__aexit__()
+                raise
+
+    async def _load(self) -> None:
+        """Load the model, and hold it."""
+        lookup, caller = self._lookup, current_caller()
+        waits_for_room = self._waits_for_room and (caller is None or caller.waits_for_room)
+        while True:
+            lookup.check_open()
+            slot = lookup.slot_for(self._name, self._does)
+            if slot is None:
+                return
+            try:
+                await lookup.slots.acquire(slot, waits_for_room=waits_for_room)
+            except ModelNotFound:
+                if lookup.slot_for(self._name, self._does) in (None, slot):
+                    raise
+                continue  # replaced by another with that name
+            self._slot = slot
+            return
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.release()
+
+
+def _load(name: str, slot: ModelSlot) -> ModelLoad:
+    queue, config = slot.admission, slot.config
+    return ModelLoad(
+        name=name,
+        running=queue.running,
+        waiting=queue.waiting,
+        max_running=config.max_running,
+        max_waiting=config.max_waiting,
+    )
