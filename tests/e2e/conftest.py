@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from openai import OpenAI
 
 from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess
+from tests.free_ports import free_port
 from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parent / "scenario.json"
@@ -72,13 +72,6 @@ class Server:
 
 
 Start = Callable[..., Server]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until_ready(server: Server) -> None:

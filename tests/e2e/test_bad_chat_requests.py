@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.envelopes import envelope
+
 FUNCTION: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}  # fmt: skip
 HELLO = {"role": "user", "content": "hello"}
 OK: dict[str, Any] = {"model": "scripted", "messages": [HELLO]}
@@ -189,20 +191,6 @@ PLAIN_ONLY: dict[str, tuple[Any, int, str | None, str | None]] = {
     "the body is a list": (b"[]", 400, None, "invalid_json"),
     "the body is empty": (b" ", 400, None, "invalid_json"),
 }  # fmt: skip
-
-
-def envelope(answer: httpx.Response) -> dict[str, Any]:
-    """The error of an answer, checked for OpenAI's shape."""
-    body = answer.json()
-    assert set(body) == {"error"}
-    error: dict[str, Any] = body["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str)
-    assert error["message"]
-    assert isinstance(error["type"], str)
-    assert answer.headers["x-request-id"]
-    assert answer.headers["content-type"].startswith("application/json")
-    return error
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])

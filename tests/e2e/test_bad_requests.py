@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.envelopes import envelope
+
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 OK: dict[str, Any] = {"model": "scripted", "input": "hello"}
 
@@ -97,20 +99,6 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "the engine is down": (with_(input="be down"), 503, None, "engine_unavailable"),
     "logit_bias on words": (with_(logit_bias={"hello": 1}), 400, "logit_bias", None),
 }  # fmt: skip
-
-
-def envelope(answer: httpx.Response) -> dict[str, Any]:
-    """The error of an answer, checked for OpenAI's shape."""
-    body = answer.json()
-    assert set(body) == {"error"}
-    error: dict[str, Any] = body["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert isinstance(error["message"], str)
-    assert error["message"]
-    assert isinstance(error["type"], str)
-    assert answer.headers["x-request-id"]
-    assert answer.headers["content-type"].startswith("application/json")
-    return error
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])

@@ -16,6 +16,7 @@ from gateway import hookimpl
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from tests.e2e.engine_prompts import prompts
 from tests.waiting import wait_until
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -88,12 +89,6 @@ def client(gateway: RunningGateway) -> Iterator[Any]:
         yield client
 
 
-def prompts(gateway: RunningGateway, model: str = "m") -> list[str]:
-    """What the model has been asked so far, the latest last."""
-    engine: Any = gateway.services.models[model].engine
-    return [engine.tokenizer.decode(each.prompt.token_ids) for each in engine.requests]
-
-
 def streamed(gateway: RunningGateway, **body: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     answer = httpx.post(
         f"{gateway.base_url}/responses", json={"model": "m", "stream": True, **body}, timeout=30
@@ -128,7 +123,7 @@ def test_a_long_context_is_compacted_and_gone_on_from(
     ]
     assert "Ada" not in response["output"][0]["encrypted_content"]
     assert response["output"][1]["content"][0]["text"] == "last words"
-    asked, went_on = prompts(gateway)[-2:]
+    asked, went_on = prompts(gateway, "m")[-2:]
     assert FILLER in asked
     assert "Answer in French." in went_on
     assert went_on.index(SUMMARY) < went_on.index("last words")
@@ -158,7 +153,7 @@ def test_chains_read_the_compaction_and_what_follows(
     follow: Any = thread or {"previous_response_id": first.id}
     second = client.responses.create(model="m", input="and then", **follow)
     assert second.output_text == "and then"
-    read = prompts(gateway)[-1]
+    read = prompts(gateway, "m")[-1]
     assert FILLER not in read
     assert [read.count(each) for each in ("Answer in French.", SUMMARY)] == [1, 1]
     assert read.count("last words") == 2, "asked, and answered"
@@ -166,7 +161,7 @@ def test_chains_read_the_compaction_and_what_follows(
     follow = thread or {"previous_response_id": second.id}
     third = client.responses.create(input=f"more {FILLER}", **{**managed, **follow})
     assert [item.type for item in third.output] == ["compaction", "message"]
-    read = prompts(gateway)[-1]
+    read = prompts(gateway, "m")[-1]
     assert [read.count(each) for each in ("Answer in French.", SUMMARY, "last words")] == [1, 1, 0]
 
 
@@ -180,7 +175,7 @@ def test_without_a_store_the_client_carries_it(gateway: RunningGateway, client: 
             model="m", input=window, store=False, context_management=MANAGED
         )
         assert answered.output_text == "and then"
-        read = prompts(gateway)[-1]
+        read = prompts(gateway, "m")[-1]
         assert FILLER not in read
         assert "Answer in French." in read
         assert read.count(SUMMARY) == 1
@@ -203,7 +198,7 @@ def test_what_the_model_does_after_a_call_is_told_once(gateway: RunningGateway) 
     sent = [*LONG[:3], {"role": "user", "content": "look it up"}]
     _, response = streamed(gateway, input=sent, context_management=MANAGED)
     assert kinds(response) == ["compaction", "mcp_call", "message"]
-    assert prompts(gateway)[-1].count(SUMMARY) == 1
+    assert prompts(gateway, "m")[-1].count(SUMMARY) == 1
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -239,7 +234,7 @@ def test_a_loop_of_calls_is_compacted_with_the_question_that_began_it(
     ]
     made = client.responses.create(model="m", input=sent, context_management=MANAGED)
     assert [item.type for item in made.output] == ["compaction", "message"]
-    read = prompts(gateway)[-1]
+    read = prompts(gateway, "m")[-1]
     assert FILLER not in read
     assert read.index(SUMMARY) < read.index("my question")
 
@@ -259,7 +254,7 @@ def test_a_chain_that_is_not_stored_is_compacted_too(gateway: RunningGateway, cl
                 if event.type == "response.completed":
                     previous = {"previous_response_id": event.response.id}
                     break
-    read = prompts(gateway)[-1]
+    read = prompts(gateway, "m")[-1]
     assert SUMMARY in read
     assert "and then" in read
     assert FILLER not in read
@@ -279,14 +274,14 @@ def test_a_trigger_makes_the_compaction_alone(
     assert (response["status"], kinds(response)) == ("completed", ["compaction"])
     window = [LONG[0], {"role": "user", "content": "kept"}, *response["output"]]
     client.responses.create(model="m", input=[*window, {"role": "user", "content": "and then"}])
-    read = prompts(gateway)[-1]
+    read = prompts(gateway, "m")[-1]
     places = [read.index(each) for each in ("French", "kept", SUMMARY, "and then")]
     assert places == sorted(places)
     if store:
         items = client.responses.input_items.list(response["id"])
         assert [item.type for item in items] == ["message"] * 4, "the trigger is no item of it"
         client.responses.create(model="m", input="and then", previous_response_id=response["id"])
-        read = prompts(gateway)[-1]
+        read = prompts(gateway, "m")[-1]
         assert SUMMARY in read
         assert "last words" not in read
 

@@ -19,6 +19,7 @@ from gateway.wire.completions import CompletionRequest
 from gateway.wire.embeddings import EmbeddingsRequest
 from gateway.wire.request import ResponseRequest
 from gateway_messages.request import MessagesRequest
+from tests.e2e.json_places import places
 
 CONFIG: dict[str, Any] = {
     "server": {"apis": ["messages"], "schemas": {"max_depth": 6}},
@@ -178,17 +179,6 @@ JUNK: list[Any] = [
     {"type": "code_execution_20250825", "name": "code_execution"}, "none", "scripted", "high",
 ]  # fmt: skip
 NAMES = ["type", "id", "name", "content", "extra", "text", "role", "echo", "tools", "logprobs"]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            found += places(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            found += places(inner, (*path, index))
-    return found
 
 
 @st.composite

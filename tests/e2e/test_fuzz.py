@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.json_places import places
+
 VALID: list[dict[str, Any]] = [
     {"model": "scripted", "input": "hello", "max_output_tokens": 8},
     {
@@ -45,17 +47,6 @@ JUNK: list[Any] = [
     {"type": "message"}, {"type": "function", "name": "f", "parameters": {"$ref": "#/nothing"}},
     {"role": "user", "content": "x"}, "auto", "none", "required", [{"type": "input_text", "text": "x"}],
 ]  # fmt: skip
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            found += places(inner, (*path, key))
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            found += places(inner, (*path, index))
-    return found
 
 
 def mutated(chance: random.Random) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from gateway.testing.pytest_plugin import StartGateway
 from gateway.testing.server import RunningGateway
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
+from tests.e2e.engine_prompts import prompts
 
 CARD = "4111 1111 1111 1111"
 SCENARIO = [
@@ -125,12 +126,6 @@ def post(gateway: RunningGateway, path: str, text: str, **more: Any) -> httpx.Re
     return httpx.post(f"{gateway.base_url}{path}", json=body, timeout=60)
 
 
-def prompts(gateway: RunningGateway, model: str = "first") -> list[str]:
-    """The prompts that the engine got."""
-    engine: Any = gateway.services.models[model].engine
-    return [engine.tokenizer.decode(each.prompt.token_ids) for each in engine.requests]
-
-
 def test_a_shortened_conversation_keeps_its_prompts_example_after_items_of_a_policy(
     gateway: RunningGateway,
 ) -> None:
@@ -151,7 +146,7 @@ def test_a_shortened_conversation_keeps_its_prompts_example_after_items_of_a_pol
 def test_prompts_and_output_are_redacted(gateway: RunningGateway, path: str, stream: bool) -> None:
     answer = post(gateway, path, f"tell me, {CARD}", stream=stream)
     assert answer.status_code == 200, answer.text
-    [prompt] = prompts(gateway)
+    [prompt] = prompts(gateway, "first")
     assert "[redacted]" in prompt
     assert "4111" not in prompt
     assert "4111 " not in answer.text  # the digits alone may be in an id
@@ -171,7 +166,7 @@ def test_token_ids_are_no_way_around(gateway: RunningGateway) -> None:
         json={"model": "first", "prompt": list(ids), "max_tokens": 50},
     )
     assert answer.status_code == 200
-    assert "4111" not in prompts(gateway)[0] + answer.text
+    assert "4111" not in prompts(gateway, "first")[0] + answer.text
 
 
 @pytest.mark.parametrize(
@@ -218,7 +213,7 @@ def test_a_refusal_looks_as_openai_s_does(gateway: RunningGateway, stream: bool)
     embedded = post(gateway, "/embeddings", "refuse me")
     assert embedded.status_code == 400
     assert embedded.json()["error"]["code"] == "content_filter"
-    assert prompts(gateway) == []
+    assert prompts(gateway, "first") == []
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/embeddings"])
@@ -264,5 +259,5 @@ def test_the_results_of_tools_are_checked_too(gateway_server: StartGateway, tmp_
     }
     answer = httpx.post(f"{gateway.base_url}/responses", json=body)
     assert answer.status_code == 200
-    [prompt] = prompts(gateway)
+    [prompt] = prompts(gateway, "first")
     assert not any(secret in prompt for secret in ("1234", "5678", "9876", "4321"))

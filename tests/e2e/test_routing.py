@@ -249,7 +249,9 @@ def test_embeddings_move_on_too(gateway: RunningGateway) -> None:
 def test_a_router_chooses_the_models(gateway: RunningGateway) -> None:
     answer = post(gateway, "/responses", model="anything", input="fail")
     assert answer.json()["model"] == "second"
-    [router] = [each for each in gateway.services.lookup.routing.routers if isinstance(each, OwnRouter)]
+    [router] = [
+        each for each in gateway.services.lookup.routing.routers if isinstance(each, OwnRouter)
+    ]
     request = router.asked[-1]
     assert (request.api, request.model, request.owner) == ("responses", "anything", None)
     assert [load.name for load in request.models] == ["first", "short", "second"]

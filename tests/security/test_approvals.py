@@ -22,7 +22,8 @@ import pytest
 from gateway.runtime.access import hash_key
 from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import run_gateway
-from tests.security.replica_processes import free_port, replica
+from tests.free_ports import free_port
+from tests.security.replica_processes import replica
 from tests.waiting import wait_until
 
 Answer = dict[str, Any]

@@ -29,6 +29,7 @@ from gateway.config.redaction import Redactor, secrets_of
 from gateway.runtime.access import hash_key
 from gateway.server.logs import RedactingFormatter
 from gateway.testing.server import to_toml
+from tests.free_ports import free_port
 
 
 def canary(name: str) -> str:
@@ -119,13 +120,6 @@ class Server:
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -32,7 +32,8 @@ from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import run_gateway
 from gateway.testing.store_records import record
 from gateway.wire.common import encode
-from tests.security.replica_processes import free_port, replica
+from tests.free_ports import free_port
+from tests.security.replica_processes import replica
 from tests.waiting import wait_until
 
 Json: TypeAlias = dict[str, Any]

@@ -13,6 +13,7 @@ from gateway.protocols import TokensPrompt
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import RunningGateway
 from gateway_scripted import ScriptedEngine
+from tests.e2e.engine_prompts import prompt_of
 
 Json = dict[str, Any]
 
@@ -28,13 +29,6 @@ def ask(raw: httpx.Client, text: str = "hello", status: int = 200, **body: Any) 
 def message(answer: Json) -> Json:
     found: Json = answer["choices"][0]["message"]
     return found
-
-
-def prompt_of(engine: ScriptedEngine) -> str:
-    """The latest prompt, as text."""
-    prompt = engine.requests[-1].prompt
-    assert isinstance(prompt, TokensPrompt)
-    return engine.tokenizer.decode(prompt.token_ids)
 
 
 def test_sampling_reaches_the_engine(sdk: OpenAI, engine: ScriptedEngine) -> None:

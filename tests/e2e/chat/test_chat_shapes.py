@@ -10,21 +10,15 @@ from openai import OpenAI
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.protocols import TokensPrompt
 from gateway.testing.chat_grammar import fold_chunks, parse_chunks
 from gateway.testing.server import run_gateway
 from gateway_scripted import ScriptedEngine
+from tests.e2e.engine_prompts import prompt_of
 
 USER = [{"role": "user", "content": "two cities"}]
 PLAIN = [{"role": "user", "content": "think first"}]
 CHAT = "/v1/chat/completions"
 WEATHER: Any = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}  # fmt: skip
-
-
-def prompt_of(engine: ScriptedEngine) -> str:
-    prompt = engine.requests[-1].prompt
-    assert isinstance(prompt, TokensPrompt)
-    return engine.tokenizer.decode(prompt.token_ids)
 
 
 @pytest.mark.parametrize(("path", "asked"), [(CHAT, {"messages": PLAIN}), ("/v1/completions", {"prompt": "a b"})])  # fmt: skip

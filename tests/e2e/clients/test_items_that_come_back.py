@@ -8,20 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-WEATHER: dict[str, Any] = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-}
-
-
-def said(response: dict[str, Any]) -> str:
-    return "".join(
-        part["text"]
-        for item in response["output"]
-        if item["type"] == "message"
-        for part in item["content"]
-    )
+from tests.e2e.clients.answers import WEATHER, said
 
 
 def turn(http: httpx.Client, prompt: str) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.clients.answers import said
+
 CHAT_WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -14,15 +16,6 @@ CHAT_WEATHER: dict[str, Any] = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     },
 }
-
-
-def said(response: dict[str, Any]) -> str:
-    return "".join(
-        part["text"]
-        for item in response["output"]
-        if item["type"] == "message"
-        for part in item["content"]
-    )
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}

@@ -8,15 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-
-def said(response: dict[str, Any]) -> str:
-    return "".join(
-        part["text"]
-        for item in response["output"]
-        if item["type"] == "message"
-        for part in item["content"]
-    )
-
+from tests.e2e.clients.answers import said
 
 RESPONSE_PARAMETERS = [
     "background", "client_metadata", "context_management", "conversation", "include", "instructions",

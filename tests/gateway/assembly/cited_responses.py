@@ -34,3 +34,14 @@ def told(made: ResponseAssembler, deltas: list[Any]) -> tuple[list[dict[str, Any
     events.append(made.terminal())
     plain = [msgspec.json.decode(encode(event)) for event in events]
     return plain, fold(plain)
+
+
+def cut(text: str, sizes: list[int]) -> list[str]:
+    """`text` in pieces of these sizes, again and again."""
+    pieces = []
+    for size in itertools.cycle(sizes):
+        if not text:
+            return pieces
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces

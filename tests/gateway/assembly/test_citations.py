@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import msgspec
@@ -30,7 +29,7 @@ from gateway.protocols import (
 )
 from gateway.tools.roles import CallRole
 from gateway.wire import items
-from tests.gateway.assembly.cited_responses import response_assembler, told
+from tests.gateway.assembly.cited_responses import cut, response_assembler, told
 
 SOURCES = (
     Source(cursor=0, url="https://www.example.com/a(1)", title="A"),
@@ -89,16 +88,6 @@ WORDS = st.sampled_from(
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     return "".join(draw(st.lists(st.one_of(MARKS, WORDS), max_size=12)))
-
-
-def cut(text: str, sizes: list[int]) -> list[str]:
-    pieces = []
-    for size in itertools.cycle(sizes):
-        if not text:
-            return pieces
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
 
 
 @given(texts(), st.lists(st.integers(1, 9), min_size=1, max_size=5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from typing import Any
 
@@ -27,7 +26,7 @@ from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.items import FileSearchResult
-from tests.gateway.assembly.cited_responses import response_assembler, told
+from tests.gateway.assembly.cited_responses import cut, response_assembler, told
 
 FILES = (
     FileSource(mark="0:0", file_id="file-a", filename="a.md"),
@@ -55,16 +54,6 @@ PIECES = st.sampled_from(
     ["【0:0†a.md】", "【12:3】", "【0:0】", "【9:9†x】", "【0†L1】", "So", " ", " ", ".", "\n", "【", "】", "【0", "【0:", "【0:0", "†", "(", "é🙂", "\t"]
 )  # fmt: skip
 TEXTS = st.lists(PIECES, max_size=14).map("".join)
-
-
-def cut(text: str, sizes: list[int]) -> list[str]:
-    pieces = []
-    for size in itertools.cycle(sizes):
-        if not text:
-            return pieces
-        pieces.append(text[:size])
-        text = text[size:]
-    return pieces
 
 
 @given(TEXTS, st.lists(st.integers(1, 9), min_size=1, max_size=5))

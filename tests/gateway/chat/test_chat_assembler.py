@@ -33,6 +33,7 @@ from gateway.testing.chat_grammar import GrammarError, fold_chunks, parse_chunks
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.response import Response
+from tests.gateway.assembly.cut_outputs import batched, cut
 
 ROLES = {
     "client_fn": CallRole(),
@@ -43,14 +44,6 @@ PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
 BOTH = ("reasoning_content", "reasoning")
 HEAD = chunk_head("chatcmpl-1", "chat.completion.chunk", 7, "m", None)
-
-
-def cut(text: str, sizes: Sequence[int]) -> list[str]:
-    pieces = []
-    for size in sizes:
-        pieces.append(text[:size])
-        text = text[size:]
-    return [piece for piece in (*pieces, text) if piece]
 
 
 @st.composite
@@ -75,14 +68,6 @@ OUTPUTS = st.lists(
 ).map(lambda groups: [delta for group in groups for delta in group])
 BATCHES = st.lists(st.integers(1, 6), max_size=12)
 REASONS = st.sampled_from(["stop", "length", "content_filter"])
-
-
-def batched(deltas: list[Delta], sizes: Sequence[int]) -> list[list[Delta]]:
-    batches, at = [], 0
-    for size in sizes:
-        batches.append(deltas[at : at + size])
-        at += size
-    return [*batches, deltas[at:]]
 
 
 def assembler(writer: ChoiceWriter, **options: Any) -> ChoiceAssembler:

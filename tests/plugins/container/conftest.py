@@ -13,6 +13,7 @@ from gateway.testing.server import RunningGateway, run_gateway
 from gateway_container.config import ContainersConfig
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Isolation
+from tests.plugins.sandboxed import family_models, or_skip
 
 FAMILIES = ("qwen3", "harmony")
 
@@ -99,30 +100,12 @@ def configuration(**container: Any) -> dict[str, Any]:
     Sandboxes end with their responses, if nothing else is said. `server` and further `tools` are tables of their own.
     """
     server, tools = container.pop("server", {}), container.pop("tools", {})
-    models = {
-        family: {
-            "engine": "scripted",
-            "parser": family,
-            **({"renderer": family} if family == "harmony" else {}),
-            "scripted": {"rules": rules(family)},
-        }
-        for family in FAMILIES
-    }
     return {
         "server": server,
-        "models": models,
+        "models": family_models(rules),
         "tools": {"container": {"offer": True}, **tools},
         "resources": {"containers": {"keep_running": 0.0, "start_timeout": 60.0, **container}},
     }
-
-
-def or_skip(start: Callable[[], Any]) -> Any:
-    try:
-        return start()
-    except ConfigurationError as error:
-        if "cannot keep code apart" in str(error):
-            pytest.skip(str(error))
-        raise
 
 
 @pytest.fixture(scope="session")

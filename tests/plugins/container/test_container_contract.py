@@ -6,27 +6,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import ConfigurationError
 from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import ShellTool
-from gateway_container.config import ContainerConfig, ContainersConfig
-from gateway_container.plugin import open_resource, open_shells
+from gateway_container.config import ContainerConfig
+from gateway_container.plugin import open_shells
+from tests.plugins.sandboxed import opened_containers
 
 CONFIG = ContainerConfig(time_limit=60.0, offer=True)
 
 
 async def server() -> AsyncIterator[ToolServer]:
-    try:
-        context = open_resource(ContainersConfig(max_running=4, start_timeout=60.0))
-        containers = await context.__aenter__()
-    except ConfigurationError as error:
-        pytest.skip(str(error))
-    try:
-        async with open_shells(CONFIG, containers=containers) as opened:
-            yield opened
-    finally:
-        await context.__aexit__(None, None, None)
+    async with (
+        opened_containers() as containers,
+        open_shells(CONFIG, containers=containers) as opened,
+    ):
+        yield opened
 
 
 class TestExec(ToolServerContract):

@@ -15,6 +15,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway.testing.server import run_gateway
 from gateway_file_search.database import FILE
+from tests.plugins.file_search.filled_stores import filled
 from tests.waiting import wait_until
 
 SYNONYMS = [["tall", "height"], ["car", "automobile"], ["big", "large"]]
@@ -48,14 +49,6 @@ def configured(
     }
 
 
-def filled(client: Any, **texts: bytes) -> str:
-    store = client.vector_stores.create()
-    files = [(name, text) for name, text in (texts or TEXTS).items()]
-    batch = client.vector_stores.file_batches.upload_and_poll(store.id, files=files)
-    assert batch.file_counts.completed == len(files), batch
-    return str(store.id)
-
-
 def found(client: Any, store: str, query: str | list[str], **more: Any) -> list[str]:
     body = {"query": query, **more}
     answer = client.post(f"/vector_stores/{store}/search", body=body, cast_to=object)
@@ -75,7 +68,7 @@ def test_a_passage_is_found_that_shares_no_word_with_the_query(
 ) -> None:
     gateway = gateway_server(configured(tmp_path))
     with gateway.client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         assert found(client, store, "car")[0] == "tower.md"
         only_words = {"hybrid_search": {"embedding_weight": 0, "text_weight": 1}}
         assert found(client, store, "tall car", ranking_options=only_words) == ["words.md"]
@@ -89,7 +82,7 @@ def test_a_model_finds_and_cites_by_meaning(
 ) -> None:
     gateway = gateway_server(configured(tmp_path))
     with gateway.client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         response = client.responses.create(
             model="m",
             input="find it",
@@ -117,7 +110,7 @@ def test_filters_and_deleted_files_hold_for_vectors_too(
 ) -> None:
     gateway = gateway_server(configured(tmp_path))
     with gateway.client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         files = {f.filename: f.id for f in client.files.list()}
         client.vector_stores.files.update(
             files["tower.md"], vector_store_id=store, attributes={"kind": "building"}
@@ -141,7 +134,7 @@ def test_vectors_are_made_anew_when_the_model_changes_and_only_then(
 
     caplog.set_level(logging.INFO, "gateway.file_search")
     with gateway_server(configured(tmp_path)).client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         assert spaces() == [(1, 256)] * 3
         with gateway_server(configured(tmp_path, embed={"delay_ms": 1})).client() as again:
             assert found(again, store, "car")[0] == "tower.md"
@@ -154,13 +147,13 @@ def test_vectors_are_made_anew_when_the_model_changes_and_only_then(
             assert "the vectors of 3 files are made anew" in caplog.text
             assert client.vector_stores.retrieve(store).file_counts.completed == 3
             # The older server does not make them anew once more: the two would never end.
-            filled(client, **{"more.md": b"whatever"})
+            filled(client, {"more.md": b"whatever"})
             wait_until(lambda: [space for space, _ in spaces()] == [2, 2, 2, 2])
 
 
 def test_files_from_before_get_vectors(gateway_server: Callable[..., Any], tmp_path: Path) -> None:
     with gateway_server(configured(tmp_path, embeddings="")).client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         assert found(client, store, "car") == []
     with gateway_server(configured(tmp_path)).client() as client:
         wait_until(lambda: rows(tmp_path, "SELECT count(*) FROM vectors") == [(3,)])
@@ -176,7 +169,7 @@ def test_a_query_that_cannot_be_embedded_is_searched_by_its_words(
     ]
     gateway = gateway_server(configured(tmp_path, embed={"rules": rules}, query_time=0.3))
     with gateway.client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         assert "tower.md" in found(client, store, "tall")
         for query, reason in (("tall wrong", "Out of order."), ("tall slow", "0.3 seconds")):
             caplog.clear()
@@ -218,7 +211,7 @@ def test_a_passage_that_the_model_refuses_is_found_by_its_words(
     rule = {"when": "forbidden", "error": {"status": 400, "message": "I will not."}}
     gateway = gateway_server(configured(tmp_path, embed={"rules": [rule]}))
     with gateway.client() as client:
-        store = filled(client, **{"a.txt": b"forbidden fruit", "b.txt": b"large fruit"})
+        store = filled(client, {"a.txt": b"forbidden fruit", "b.txt": b"large fruit"})
         assert set(found(client, store, "fruit")) == {"a.txt", "b.txt"}
         assert found(client, store, "big") == ["b.txt"]
         assert "found by its words alone: I will not." in caplog.text
@@ -239,7 +232,7 @@ def test_a_batch_that_is_cancelled_while_its_vectors_are_made_leaves_nothing(
         cancelled = client.vector_stores.file_batches.cancel(batch.id, vector_store_id=store.id)
         assert (cancelled.status, cancelled.file_counts.cancelled) == ("cancelled", 3)
         wait_until(lambda: not engine.running)
-        later = filled(client, **{"b.txt": b"big"})
+        later = filled(client, {"b.txt": b"big"})
         for table in ("chunks", "vectors"):
             assert rows(tmp_path, f"SELECT count(*) FROM {table}") == [(1,)], table
         assert found(client, store.id, "large") == []
@@ -272,7 +265,7 @@ def test_long_files_get_a_vector_for_each_chunk_in_batches(
     config["models"]["vectors"]["max_model_len"] = 64
     with gateway_server(config).client() as client:
         text = " ".join(f"word{n}" for n in range(1500)) + " large"
-        store = filled(client, **{"a.txt": text.encode(), "b.txt": b"other"})
+        store = filled(client, {"a.txt": text.encode(), "b.txt": b"other"})
         [[chunks]] = rows(tmp_path, "SELECT count(*) FROM chunks")
         assert rows(tmp_path, "SELECT count(*), min(length(data)) FROM vectors") == [(chunks, 256)]
         assert chunks > 5
@@ -331,7 +324,7 @@ def test_llama_cpp_embeds_files_and_queries(
         "long.txt": b"Numbers: " + b" ".join(b"%d" % n for n in range(700)),
     }
     with gateway_server(config).client() as client:
-        store = filled(client, **texts)
+        store = filled(client, texts)
         only_vectors = {"hybrid_search": {"embedding_weight": 1, "text_weight": 0}}
         for name in ("france.txt", "greeting.txt"):
             query = texts[name].decode()

@@ -13,6 +13,7 @@ from gateway.errors import ConfigurationError
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.reranking import Reranking
 from gateway_file_search.search import Hit
+from tests.plugins.file_search.filled_stores import filled
 
 TEXTS = {
     "many.md": b"tower tower tower bridge and a house",
@@ -36,14 +37,6 @@ def configured(
     }
 
 
-def filled(client: Any, **texts: bytes) -> str:
-    store = client.vector_stores.create()
-    files = [(name, text) for name, text in (texts or TEXTS).items()]
-    batch = client.vector_stores.file_batches.upload_and_poll(store.id, files=files)
-    assert batch.file_counts.completed == len(files), batch
-    return str(store.id)
-
-
 def hits(client: Any, store: str, query: str | list[str], **more: Any) -> list[tuple[str, float]]:
     body = {"query": query, **more}
     answer = client.post(f"/vector_stores/{store}/search", body=body, cast_to=object)
@@ -58,7 +51,7 @@ def test_results_are_ordered_by_the_model(
     gateway_server: Callable[..., Any], tmp_path: Path
 ) -> None:
     with gateway_server(configured(tmp_path)).client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         unordered = {"ranker": "none"}
         assert names(hits(client, store, "tall tower", ranking_options=unordered))[0] == "many.md"
         found = hits(client, store, "tall tower")
@@ -79,7 +72,7 @@ def test_a_model_gets_results_in_that_order(
     config = configured(tmp_path)
     config["models"]["m"]["scripted"] = {"rules": [{"when": "find it", "pieces": [search]}]}
     with gateway_server(config).client() as client:
-        store = filled(client)
+        store = filled(client, TEXTS)
         response = client.responses.create(
             model="m",
             input="find it",
@@ -102,7 +95,7 @@ def test_more_results_are_ordered_than_are_wanted(
     for candidates in (30, 1):
         config = configured(tmp_path / str(candidates), reranker_candidates=candidates)
         with gateway_server(config).client() as client:
-            store = filled(client, **texts)
+            store = filled(client, texts)
             found = names(hits(client, store, "tall tower", max_num_results=1))
             unordered = {"ranker": "none"}
             searched = names(hits(client, store, "tall tower", ranking_options=unordered))
@@ -118,7 +111,7 @@ def test_passages_that_are_too_long_for_the_model_are_scored_in_parts(
     with gateway_server(config).client() as client:
         store = filled(
             client,
-            **{
+            {
                 "long.md": long + b"tall tower.",
                 "short.md": b"a tower so far away from here that no one goes",
             },
@@ -136,7 +129,7 @@ def test_results_stay_as_they_are_if_the_model_fails(
     config = configured(tmp_path, rerank={"rules": rules}, reranker_time=1.0)
     with gateway_server(config).client() as client:
         for text, reason in (("wrong", "Out of order."), ("slow", "longer than 1 seconds")):
-            store = filled(client, **{"a.md": f"tower {text}".encode(), "b.md": b"tower"})
+            store = filled(client, {"a.md": f"tower {text}".encode(), "b.md": b"tower"})
             caplog.clear()
             plain = hits(client, store, "tower", ranking_options={"ranker": "none"})
             assert hits(client, store, "tower") == plain

@@ -15,16 +15,10 @@ from typing import Any
 import pytest
 
 from gateway.testing.server import run_gateway
+from tests.free_ports import free_port
 
 EXAMPLE = Path(__file__).parent / "mcp_example_server.py"
 COMMAND = [sys.executable, str(EXAMPLE), "stdio"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class HttpServer:

@@ -34,6 +34,7 @@ from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import MessageEventWriter
 from gateway_messages.message import INVALID_JSON, MessageBodyWriter
 from gateway_messages.signatures import DigestSigner, SealingSigner
+from tests.gateway.assembly.cut_outputs import batched, cut
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
@@ -46,14 +47,6 @@ USED = GatewayUsage(
     total_tokens=20,
 )
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
-
-
-def cut(text: str, sizes: Sequence[int]) -> list[str]:
-    pieces = []
-    for size in sizes:
-        pieces.append(text[:size])
-        text = text[size:]
-    return [piece for piece in (*pieces, text) if piece]
 
 
 @st.composite
@@ -87,14 +80,6 @@ OUTPUTS = st.builds(
 )
 BATCHES = st.lists(st.integers(1, 6), max_size=12)
 REASONS = st.sampled_from(["stop", "length", "content_filter"])
-
-
-def batched(deltas: list[Delta], sizes: Sequence[int]) -> list[list[Delta]]:
-    batches, at = [], 0
-    for size in sizes:
-        batches.append(deltas[at : at + size])
-        at += size
-    return [*batches, deltas[at:]]
 
 
 def assembler(writer: Any, **options: Any) -> MessageAssembler:

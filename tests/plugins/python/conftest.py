@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.plugins.sandboxed import family_models, or_skip
 
 FAMILIES = ("qwen3", "harmony")
 
@@ -71,30 +71,12 @@ def configuration(**python: Any) -> dict[str, Any]:
     """
     server = python.pop("server", {})
     own = {name: python.pop(name) for name in ("time_limit", "max_output_bytes") if name in python}
-    models = {
-        family: {
-            "engine": "scripted",
-            "parser": family,
-            **({"renderer": family} if family == "harmony" else {}),
-            "scripted": {"rules": rules(family)},
-        }
-        for family in FAMILIES
-    }
     return {
         "server": server,
-        "models": models,
+        "models": family_models(rules),
         "tools": {"python": own},
         "resources": {"containers": {"keep_running": 0.0, "start_timeout": 60.0, **python}},
     }
-
-
-def _or_skip(start: Callable[[], Any]) -> Any:
-    try:
-        return start()
-    except ConfigurationError as error:
-        if "cannot keep code apart" in str(error):
-            pytest.skip(str(error))
-        raise
 
 
 @pytest.fixture(scope="session")
@@ -111,7 +93,7 @@ def hasty_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningG
 
 def _serving(folder: Path, **python: Any) -> Iterator[RunningGateway]:
     context = run_gateway(configuration(**python), folder)
-    running = _or_skip(context.__enter__)
+    running = or_skip(context.__enter__)
     yield running
     context.__exit__(None, None, None)
 
@@ -119,4 +101,4 @@ def _serving(folder: Path, **python: Any) -> Iterator[RunningGateway]:
 @pytest.fixture
 def start_python(gateway_server: Any) -> Callable[..., RunningGateway]:
     """Start a gateway: `start_python(time_limit=1, server={...})`."""
-    return lambda **python: _or_skip(lambda: gateway_server(configuration(**python)))
+    return lambda **python: or_skip(lambda: gateway_server(configuration(**python)))

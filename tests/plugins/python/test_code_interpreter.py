@@ -6,13 +6,14 @@ import base64
 import hashlib
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway
+from tests.plugins import streamed_calls
 from tests.plugins.leaving import leaving_client
 from tests.waiting import wait_until
 
@@ -21,20 +22,7 @@ pytestmark = pytest.mark.slow
 FAMILIES = ("qwen3", "harmony")
 TOOLS: Any = [{"type": "code_interpreter", "container": {"type": "auto"}}]
 OUTPUTS: Any = ["code_interpreter_call.outputs"]
-
-
-def streamed(
-    gateway: RunningGateway, model: str, asked: str, **body: Any
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All events of a request, and the response that they fold to."""
-    answer = httpx.post(
-        f"{gateway.base_url}/responses",
-        json={"model": model, "stream": True, "tools": TOOLS, "input": asked, **body},
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
-    events = parse_sse(answer.content)
-    return events, fold(events)
+streamed = partial(streamed_calls.streamed, tools=TOOLS)
 
 
 @pytest.mark.parametrize("model", FAMILIES)

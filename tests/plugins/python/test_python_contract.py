@@ -6,13 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import ConfigurationError
 from gateway.protocols import ToolServer
 from gateway.testing import ToolServerContract
 from gateway.wire.tools import CodeInterpreterTool
-from gateway_container.config import ContainersConfig
-from gateway_container.plugin import open_resource
 from gateway_python.plugin import PythonConfig, open_interpreters
+from tests.plugins.sandboxed import opened_containers
 
 CONFIG = PythonConfig(time_limit=60.0)
 
@@ -24,16 +22,11 @@ class _Contract(ToolServerContract):
 
 
 async def server() -> AsyncIterator[ToolServer]:
-    try:
-        context = open_resource(ContainersConfig(max_running=4, start_timeout=60.0))
-        containers = await context.__aenter__()
-    except ConfigurationError as error:
-        pytest.skip(str(error))
-    try:
-        async with open_interpreters(CONFIG, containers=containers) as opened:
-            yield opened
-    finally:
-        await context.__aexit__(None, None, None)
+    async with (
+        opened_containers() as containers,
+        open_interpreters(CONFIG, containers=containers) as opened,
+    ):
+        yield opened
 
 
 class TestForEachResponse(_Contract):

@@ -108,19 +108,6 @@ async def test_what_is_running_stays(open_store: Open, status: Any) -> None:
     assert await store.count_events(running.id) == 1
 
 
-async def test_a_descendant_keeps_its_ancestors_past_their_time(open_store: Open) -> None:
-    store = await open_store(ttl=12.0)
-    root = record(output=[message("assistant", "a")])
-    await store.put(root)
-    await asyncio.sleep(6.1)
-    child = record(previous_response_id=root.id)
-    await store.put(child)
-    await asyncio.sleep(6.1)
-    history = await store.history(child.id)
-    assert history is not None
-    assert len(history) == 3
-
-
 async def test_the_oldest_go_first(open_store: Open, client: Redis) -> None:
     store = await open_store(max_responses=10)
     ids = []
