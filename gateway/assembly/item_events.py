@@ -148,7 +148,7 @@ def written_of(item: items.Item) -> str:
             return ""
 
 
-def begun(item: items.Item) -> items.Item:
+def as_added(item: items.Item) -> items.Item:
     """The item in the state in which it was added."""
     match item:
         case items.Message():

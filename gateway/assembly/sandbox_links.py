@@ -61,7 +61,7 @@ class SandboxLinkReader:
                 pieces += (text[done:start], SandboxLink(source, text[start:pos]))
                 done = pos
         else:
-            begun = 0 if last else _begun(text[pos:])
+            begun = 0 if last else _partial_target(text[pos:])
             if begun:
                 self._held, text = text[-begun:], text[:-begun]
         pieces.append(text[done:])
@@ -97,7 +97,7 @@ class SandboxLinkReader:
         return self._spellings[best], end
 
 
-def _begun(text: str) -> int:
+def _partial_target(text: str) -> int:
     """Number of trailing characters that may be the beginning of a target."""
     return next(
         (size for size in range(len(_SCHEME) - 1, 0, -1) if text.endswith(_SCHEME[:size])), 0

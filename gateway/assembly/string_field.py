@@ -51,7 +51,7 @@ class StringFieldReader:
         mode, self._mode = self._mode, "done"
         if mode not in ("head", "other") or (cut and mode == "head"):
             return ""
-        return self._whole("".join(self._head))
+        return self._field_of("".join(self._head))
 
     def _prefix(self, text: str) -> str:
         self._head.append(text)
@@ -137,7 +137,7 @@ class StringFieldReader:
             self._high = None
             out.append("�")
 
-    def _whole(self, text: str) -> str:
+    def _field_of(self, text: str) -> str:
         try:
             value = msgspec.json.decode(text.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):

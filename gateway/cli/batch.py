@@ -133,7 +133,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
     )
     try:
         with _opened(source) as content:
-            batch = job.begun(content, source.name, arguments.window)
+            batch = job.find_or_create(content, source.name, arguments.window)
         return job.finished(batch)
     except ChatError as error:
         print(f"gateway: {one_line(str(error))}", file=sys.stderr)
@@ -150,7 +150,7 @@ class _Job:
         self._memory = output.with_name(f"{output.name}.batch")
         self._progress = _Progress()
 
-    def begun(self, content: BufferedReader, name: str, window: str) -> _Batch:
+    def find_or_create(self, content: BufferedReader, name: str, window: str) -> _Batch:
         """The batch that an earlier call has begun, or a new one."""
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         known = self._remembered(digest)

@@ -53,7 +53,7 @@ def show(arguments: argparse.Namespace) -> int:
     except ConfigurationError as error:
         mistake, config = error, None
         plugins = load_plugins(strict=False)
-    rows = [row for row in list_plugins(plugins, config) if _is_wanted(row, arguments)]
+    rows = [row for row in list_plugins(plugins, config) if _is_listed(row, arguments)]
     if arguments.all:
         rows += _missing_packages(arguments.kind)
     if arguments.json:
@@ -70,7 +70,7 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_wanted(row: ListedPlugin, arguments: argparse.Namespace) -> bool:
+def _is_listed(row: ListedPlugin, arguments: argparse.Namespace) -> bool:
     if arguments.kind is not None and row.kind != arguments.kind:
         return False
     return not arguments.selected or row.state in {"selected", "active"}

@@ -16,11 +16,11 @@ def descriptions(struct: type[Struct]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(struct.__mro__):
         if issubclass(base, Struct) and base is not Struct:
-            found |= _own(base)
+            found |= _field_texts(base)
     return found
 
 
-def _own(struct: type[Struct]) -> dict[str, str]:
+def _field_texts(struct: type[Struct]) -> dict[str, str]:
     try:
         [node] = ast.parse(textwrap.dedent(inspect.getsource(struct))).body
     except (OSError, TypeError, SyntaxError, ValueError):

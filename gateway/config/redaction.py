@@ -73,7 +73,7 @@ def shown_value(path: KeyPath, value: Any, redactor: Redactor) -> Any:
     secret = False
     for key in path[:-1]:
         secret = _is_secret(key, None, within=secret)
-    return _shown(path[-1], value, redactor, within=secret)
+    return _redacted(path[-1], value, redactor, within=secret)
 
 
 def is_variable(name: str) -> bool:
@@ -81,19 +81,19 @@ def is_variable(name: str) -> bool:
     return _VARIABLE.match(name) is not None
 
 
-def _shown(key: str, value: Any, redactor: Redactor, *, within: bool) -> Any:
+def _redacted(key: str, value: Any, redactor: Redactor, *, within: bool) -> Any:
     secret = _is_secret(key, value, within=within)
     match value:
         case list():
             return [
                 HIDDEN
                 if number and _is_option(value[number - 1]) and isinstance(each, str)
-                else _shown("", each, redactor, within=secret)
+                else _redacted("", each, redactor, within=secret)
                 for number, each in enumerate(value)
             ]
         case dict():
             return {
-                redactor.clean(name): _shown(name, each, redactor, within=secret)
+                redactor.clean(name): _redacted(name, each, redactor, within=secret)
                 for name, each in value.items()
             }
         case bool() | None | "":

@@ -79,7 +79,7 @@ class TextAligner:
         if ended_by_token and self._held:
             self._held[-1] = self._held[-1]._replace(raw=b"")
         self._text += text.encode()
-        settled = self._whole()
+        settled = self._exact_tokens()
         if self._held or self._text:
             settled += self._rest(last=last)
             if self._text and settled and not self._held:
@@ -88,7 +88,7 @@ class TextAligner:
                 self._text = b""
         return settled
 
-    def _whole(self) -> list[TokenLogprob]:
+    def _exact_tokens(self) -> list[TokenLogprob]:
         """The tokens whose own bytes match the next bytes of the text."""
         position = 0
         settled: list[TokenLogprob] = []

@@ -40,7 +40,7 @@ def invalid_place(schema: Any) -> SchemaProblem | None:
         if type(value) is bool:
             continue
         if type(value) is not dict:
-            return SchemaProblem(path, f"{_shown(value)} is not of type 'object', 'boolean'.")
+            return SchemaProblem(path, f"{_quoted(value)} is not of type 'object', 'boolean'.")
         for found in _own_problems(value, path):
             return found
         todo.extend(_below(value, path))
@@ -102,7 +102,7 @@ def _own_problems(schema: dict[str, Any], path: Path) -> Iterator[SchemaProblem]
         kinds = kind if type(kind) is list and kind else [kind]
         if not all(type(each) is str and each in _TYPES for each in kinds):
             yield SchemaProblem(
-                (*path, "type"), f"{_shown(kind)} is not valid under any of the given schemas."
+                (*path, "type"), f"{_quoted(kind)} is not valid under any of the given schemas."
             )
     for keyword in _NAMED:
         if keyword in schema and type(schema[keyword]) is not dict:
@@ -133,9 +133,9 @@ def _is_count(value: Any) -> bool:
 
 
 def _not_of_type(schema: dict[str, Any], path: Path, keyword: str, kind: str) -> SchemaProblem:
-    return SchemaProblem((*path, keyword), f"{_shown(schema[keyword])} is not of type '{kind}'.")
+    return SchemaProblem((*path, keyword), f"{_quoted(schema[keyword])} is not of type '{kind}'.")
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     text = repr(value) if type(value) in (str, int, float, bool) or value is None else str(value)
     return text if len(text) <= 100 else f"{text[:100]}…"

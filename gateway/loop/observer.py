@@ -35,7 +35,7 @@ class OutputObserver:
 
     def begin(self, generation: Generation) -> None:
         """Begin a generation. Its counts are added to those of the earlier ones."""
-        self._earlier = self._so_far()
+        self._earlier = self._usage_so_far()
         self._prompt = PromptCount(generation.request)
         self._made = 0
 
@@ -54,9 +54,9 @@ class OutputObserver:
 
     def usage(self) -> CompletionUsage:
         """Usage of this choice so far, over all its generations."""
-        return completion_usage(self._so_far().usage())
+        return completion_usage(self._usage_so_far().usage())
 
-    def _so_far(self) -> TokenCounter:
+    def _usage_so_far(self) -> TokenCounter:
         current, prompt = TokenCounter(), self._prompt
         if prompt is not None:
             current.input, current.cached = prompt.prompt, prompt.cached

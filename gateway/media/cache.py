@@ -37,7 +37,7 @@ class MediaCache(Generic[ValueT]):
         making = self._making.get(key)
         if making is None:
             making = self._making[key] = _Making(asyncio.ensure_future(make()))
-            making.task.add_done_callback(lambda task: self._made(key, task))
+            making.task.add_done_callback(lambda task: self._store(key, task))
         making.waiting += 1
         try:
             return await asyncio.shield(making.task)
@@ -47,7 +47,7 @@ class MediaCache(Generic[ValueT]):
                 self._forget(key, making.task)
                 making.task.cancel()
 
-    def _made(self, key: Hashable, task: asyncio.Future[ValueT]) -> None:
+    def _store(self, key: Hashable, task: asyncio.Future[ValueT]) -> None:
         self._forget(key, task)
         if not task.cancelled() and task.exception() is None:
             self._keep(key, task.result())

@@ -87,14 +87,14 @@ class FileResolver:
         missing = {
             source: part
             for part in reversed(parts)
-            if (source := self._wanted(part.source)) not in self._contents
+            if (source := self._readable_source(part.source)) not in self._contents
         }
         if missing:
             await self._read(missing, config)
         self._check_totals(parts, config)
-        return self._shown(items)
+        return self._with_contents(items)
 
-    def _wanted(self, source: DocumentSource) -> DocumentSource:
+    def _readable_source(self, source: DocumentSource) -> DocumentSource:
         if source.shows_pages and not self._shows_pages:
             return msgspec.structs.replace(source, shows_pages=False)
         return source
@@ -122,7 +122,7 @@ class FileResolver:
     def _check_totals(self, parts: Sequence[DocumentPart], config: DocumentsConfig) -> None:
         text = pages = 0
         for part in parts:
-            content = self._contents[self._wanted(part.source)]
+            content = self._contents[self._readable_source(part.source)]
             text += len(content.text)
             pages += len(content.pages)
             if text > config.max_total_text:
@@ -135,7 +135,7 @@ class FileResolver:
                     code="too_many_images",
                 )
 
-    def _shown(self, items: Sequence[Item]) -> ShownItems:
+    def _with_contents(self, items: Sequence[Item]) -> ShownItems:
         shown = list(items)
         pages: dict[MediaSource, Media] = {}
         origins: dict[int, Sequence[int]] = {}
@@ -156,7 +156,7 @@ class FileResolver:
     def _replaced(
         self, part: InputFile, pages: dict[MediaSource, Media]
     ) -> Sequence[MessageContent]:
-        content = self._contents[self._wanted(file_source(part))]
+        content = self._contents[self._readable_source(file_source(part))]
         if self._url_of is None:
             pages.update((page_source(page), page) for page in content.pages)
         return shown_parts(content, [(self._url_of or page_url)(page) for page in content.pages])

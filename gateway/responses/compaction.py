@@ -60,7 +60,7 @@ async def plan_compaction(
 def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedResponse]:
     """A function that builds the answer from the summary's response. It raises if the summary is missing or incomplete."""
 
-    def shown(response: Response) -> CompactedResponse:
+    def compacted_response(response: Response) -> CompactedResponse:
         said = [item for item in response.output if isinstance(item, Message)]
         summary = "".join(item.text for item in said)
         if response.status != "completed" or not summary or response.usage is None:
@@ -76,4 +76,4 @@ def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedR
             id=response.id, created_at=int(time.time()), output=output, usage=response.usage
         )
 
-    return shown
+    return compacted_response

@@ -10,7 +10,7 @@ import msgspec
 from gateway.assembly.item_events import (
     ItemView,
     annotations_of,
-    begun,
+    as_added,
     part_like,
     parts_of,
     text_of_part,
@@ -88,7 +88,7 @@ class _Recovery:
                 fits = known is not None and view.fits(known)
                 self._finish(index, view, known if known is not None and fits else view.cut_off())
         for index in range(len(self._items), len(stored)):
-            view = self._items[index] = ItemView(begun(stored[index]))
+            view = self._items[index] = ItemView(as_added(stored[index]))
             self._add(events.OutputItemAdded, output_index=index, item=view.item)
             self._finish(index, view, stored[index])
 

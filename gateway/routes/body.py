@@ -51,7 +51,7 @@ async def read_body(
         # One timeout for the whole body: a timeout per part costs several times as much.
         try:
             async with asyncio.timeout(config.body_timeout):
-                body = await _whole(request.receive, config.max_body_bytes)
+                body = await _read_all(request.receive, config.max_body_bytes)
         except TimeoutError:
             raise _too_slow(config.body_timeout) from None
     elif len(body) > config.max_body_bytes:
@@ -66,7 +66,7 @@ async def read_body(
     return body
 
 
-async def _whole(receive: Receive, limit: int) -> bytes:
+async def _read_all(receive: Receive, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     more = True

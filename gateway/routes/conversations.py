@@ -92,7 +92,7 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
         bounds=services.conversation_bounds,
     ):
         raise _unknown(conversation_id)
-    return json_answer(listing(await _shown(request, items, include), has_more=False))
+    return json_answer(listing(await _item_list(request, items, include), has_more=False))
 
 
 @get("/v1/conversations/{conversation_id:str}/items")
@@ -110,7 +110,7 @@ async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> AS
     )
     if page is None:
         raise unknown_after(query.after) if query.after else _unknown(conversation_id)
-    shown = await _shown(request, page.items, include)
+    shown = await _item_list(request, page.items, include)
     return json_answer(listing(shown, has_more=page.has_more))
 
 
@@ -123,7 +123,7 @@ async def retrieve_item(
     item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
     if item is None:
         raise _unknown_item(item_id)
-    (shown,) = await _shown(request, [item], include)
+    (shown,) = await _item_list(request, [item], include)
     return json_answer(shown)
 
 
@@ -161,7 +161,7 @@ def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str
     return include_of(request.query_params)
 
 
-async def _shown(
+async def _item_list(
     request: HttpRequest, items: Sequence[Item], include: frozenset[str]
 ) -> list[Item]:
     sealer = services_of(request).sealer

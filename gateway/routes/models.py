@@ -49,7 +49,7 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
         adapter = services.lookup.known_model(name)
         state = _adapter_state(adapter, await _state(adapter.engine))
         return json_answer(_described(adapter, state))
-    return json_answer(await _shown(slot))
+    return json_answer(await _model_object(slot))
 
 
 @post("/v1/models/{action:path}", status_code=200)
@@ -73,7 +73,7 @@ async def change_model(request: HttpRequest, action: FromPath[str]) -> ASGIApp:
             raise EngineUnavailable(
                 f"The model '{slot.name}' could not be loaded: {error}"
             ) from error
-    return json_answer(await _shown(slot))
+    return json_answer(await _model_object(slot))
 
 
 @delete("/v1/models/{model:path}", status_code=200)
@@ -100,12 +100,12 @@ def _administrated(request: HttpRequest, name: str) -> ModelSlot:
 
 
 async def _shown_with_adapters(slot: ModelSlot) -> list[ModelObject]:
-    own = await _shown(slot)
+    own = await _model_object(slot)
     adapters = (_described(each, _adapter_state(each, own.state)) for each in slot.served[1:])
     return [own, *adapters]
 
 
-async def _shown(slot: ModelSlot) -> ModelObject:
+async def _model_object(slot: ModelSlot) -> ModelObject:
     if slot.state == "loaded":
         model = slot.served[0]
         return _described(model, await _state(model.engine))

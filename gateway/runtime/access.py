@@ -195,7 +195,7 @@ class Authenticator:
     def _of_key(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
         if not self._needs_key:
             return None
-        given = _given(headers)
+        given = _key_in(headers)
         if not given:
             raise AuthenticationError(
                 "You didn't provide an API key. Send it in the header 'Authorization: Bearer YOUR_KEY'.",
@@ -276,7 +276,7 @@ class Authenticator:
                 "Without API keys, only a server that listens on loopback allows this. Configure a key with admin = true in "
                 "[[server.api_keys]]."
             )
-        found = self._by_digest.get(hash_key(_given(headers)))
+        found = self._by_digest.get(hash_key(_key_in(headers)))
         if found is None or not found.principal.admin or found.expires <= self._clock():
             raise PermissionDenied(
                 "This API key may not do this: it needs admin = true in [[server.api_keys]]."
@@ -307,7 +307,7 @@ def _unix_time(expires: datetime | None) -> float:
     return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).timestamp()
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def _key_in(headers: Iterable[tuple[bytes, bytes]]) -> str:
     for name, value in headers:
         if name == b"authorization":
             scheme, _, key = value.decode("latin-1").partition(" ")

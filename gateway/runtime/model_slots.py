@@ -189,11 +189,11 @@ class ModelSlots:
         slot.begin()
         self._note(slot)
         # In a context of its own: the engine is not the caller's whose request needs it first.
-        slot.task = task = asyncio.create_task(self._own(slot), context=Context())
+        slot.task = task = asyncio.create_task(self._hold_open(slot), context=Context())
         self._owners[task] = slot
         task.add_done_callback(self._owners.pop)
 
-    async def _own(self, slot: ModelSlot) -> None:
+    async def _hold_open(self, slot: ModelSlot) -> None:
         """Load a model, wait until it is to be unloaded, and close it. One task does all of it."""
         state: ModelState = "unloaded"
         try:

@@ -25,7 +25,7 @@ class Owned(Generic[T]):
 
     async def open(self) -> T:
         """Enter the context manager. Raises what it raises. Call it once."""
-        self._task = task = asyncio.create_task(self._own())
+        self._task = task = asyncio.create_task(self._hold_open())
         try:
             await asyncio.wait((task, self._opened), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -42,7 +42,7 @@ class Owned(Generic[T]):
         if self._task is not None:
             await self._task
 
-    async def _own(self) -> None:
+    async def _hold_open(self) -> None:
         async with self._manager as value:
             self._opened.set_result(value)
             await self._closing.wait()

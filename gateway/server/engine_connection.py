@@ -329,17 +329,17 @@ class ServerConnection(asyncio.Protocol):
             frames = [framed(_encode(Outputs(pieces)))] if pieces else []
         except Exception:  # one is too large, or an engine has put in it what cannot be encoded
             frames = [
-                self._one(Outputs([piece]), piece.stream, failed)
+                self._frame_of(Outputs([piece]), piece.stream, failed)
                 for piece in pieces
                 if piece.stream not in failed
             ]
         for message in others:
             assert not isinstance(message, Outputs)
             if message.number not in failed:
-                frames.append(self._one(message, message.number, failed))
+                frames.append(self._frame_of(message, message.number, failed))
         transport.write(b"".join(frames))
 
-    def _one(self, message: FromEngine, number: int, failed: set[int]) -> bytes:
+    def _frame_of(self, message: FromEngine, number: int, failed: set[int]) -> bytes:
         """The frame of a message; or that of an error, with which the stream or the call ends, and is then in `failed`."""
         try:
             return framed(_encode(message))

@@ -118,7 +118,7 @@ class EngineHost:
         if self._stop.is_set():
             return Opened()  # it ends: another process is to be asked
         if self._owner is None:
-            self._owner = asyncio.create_task(self._own())
+            self._owner = asyncio.create_task(self._hold_open())
         try:
             engine = await asyncio.shield(self._opened)
         except ConfigurationError as error:
@@ -150,7 +150,7 @@ class EngineHost:
         """Whether there is more than one principal, as a server process says."""
         self._several = several
 
-    async def _own(self) -> None:
+    async def _hold_open(self) -> None:
         """Open the engine, keep it, and close it. One task does all of it."""
         try:
             async with AsyncExitStack() as stack:

@@ -105,9 +105,9 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
     renderer_config = role_config(renderer, selected, where, config, plugins)
     parser_config = role_config(parser, selected, where, config, plugins, **halves)
     with naming_plugin(where, f"the renderer {renderer.name!r} cannot be created"):
-        made_renderer = renderer.make(renderer_config, _given(context, renderer, plugins))
+        made_renderer = renderer.make(renderer_config, _context_for(context, renderer, plugins))
     with naming_plugin(where, f"the parser {parser.name!r} cannot be created"):
-        made_format = parser.make(parser_config, _given(context, parser, plugins))
+        made_format = parser.make(parser_config, _context_for(context, parser, plugins))
     return OpenedModel(
         name=plan.name,
         config=config,
@@ -121,7 +121,7 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
     )
 
 
-def _given(context: ModelContext, offer: Offer[Any], plugins: PluginSet) -> ModelContext:
+def _context_for(context: ModelContext, offer: Offer[Any], plugins: PluginSet) -> ModelContext:
     """The context that `offer` receives."""
     return msgspec.structs.replace(context, registry=PluginRegistry(plugins, [offer]))
 

@@ -139,10 +139,10 @@ class PluginMetrics:
         self._taken: list[str] = []
 
     def counter(self, name: str, text: str, labels: Sequence[str]) -> PluginCounter:
-        return self._made(Counter, PluginCounter, name, text, labels)
+        return self._create(Counter, PluginCounter, name, text, labels)
 
     def gauge(self, name: str, text: str, labels: Sequence[str]) -> PluginGauge:
-        return self._made(Gauge, PluginGauge, name, text, labels, multiprocess_mode="livesum")
+        return self._create(Gauge, PluginGauge, name, text, labels, multiprocess_mode="livesum")
 
     def histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -152,9 +152,9 @@ class PluginMetrics:
             raise ConfigurationError(
                 f"the buckets of the metric {name!r} must ascend, and be at most {_MOST_BUCKETS}."
             )
-        return self._made(Histogram, PluginHistogram, name, text, labels, buckets=bounds)
+        return self._create(Histogram, PluginHistogram, name, text, labels, buckets=bounds)
 
-    def _made(
+    def _create(
         self,
         kind: _Kind,
         shown_as: Callable[[_Metric], MetricT],

@@ -36,8 +36,8 @@ class PluginRegistry:
         self, name: str, context: EngineContext, options: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Engine]:
         async with AsyncExitStack() as stack:
-            with self._asking():
-                offer, config, registry = self._taken(self._plugins.engine(name), options)
+            with self._naming_requester():
+                offer, config, registry = self._resolve(self._plugins.engine(name), options)
                 context = msgspec.structs.replace(context, registry=registry)
                 with naming_plugin("", f"the engine {offer.name!r} cannot open the model"):
                     engine = await stack.enter_async_context(offer.make(config, context))
@@ -46,20 +46,20 @@ class PluginRegistry:
     def renderer(
         self, name: str, context: ModelContext, options: Mapping[str, Any] | None = None
     ) -> PromptRenderer:
-        with self._asking():
-            offer, config, registry = self._taken(self._plugins.renderer(name), options)
+        with self._naming_requester():
+            offer, config, registry = self._resolve(self._plugins.renderer(name), options)
             with naming_plugin("", f"the renderer {offer.name!r} cannot be created"):
                 return offer.make(config, msgspec.structs.replace(context, registry=registry))
 
     def parser(
         self, name: str, context: ModelContext, options: Mapping[str, Any] | None = None
     ) -> OutputFormat:
-        with self._asking():
-            offer, config, registry = self._taken(self._plugins.parser(name), options)
+        with self._naming_requester():
+            offer, config, registry = self._resolve(self._plugins.parser(name), options)
             with naming_plugin("", f"the parser {offer.name!r} cannot be created"):
                 return offer.make(config, msgspec.structs.replace(context, registry=registry))
 
-    def _taken(
+    def _resolve(
         self, offer: Offer[T], options: Mapping[str, Any] | None
     ) -> tuple[Offer[T], Struct, PluginRegistry]:
         """The offer, its config, and the registry that it receives."""
@@ -73,7 +73,7 @@ class PluginRegistry:
         return offer, config, PluginRegistry(self._plugins, chain)
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _naming_requester(self) -> Iterator[None]:
         """Say in errors who has asked."""
         try:
             yield

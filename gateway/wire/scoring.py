@@ -110,7 +110,7 @@ _WHAT = "a string or an object with a text"
 def decode_rerank_request(body: bytes, limits: ScoringLimits) -> RerankRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
-    given = _given(raw)
+    given = _set_parameters(raw)
     query, documents = given.pop("query", None), given.pop("documents", None)
     request = convert({name: given[name] for name in given.keys() & _RERANK}, RerankRequest)
     if query is None:
@@ -129,7 +129,7 @@ def decode_rerank_request(body: bytes, limits: ScoringLimits) -> RerankRequest:
 def decode_score_request(body: bytes, limits: ScoringLimits) -> ScoreTextsRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
-    given = _given(raw)
+    given = _set_parameters(raw)
     one, other = names = next(
         (pair for pair in _NAMES if all(name in given for name in pair)),
         next((pair for pair in _NAMES if any(name in given for name in pair)), _NAMES[0]),
@@ -157,7 +157,7 @@ def decode_score_request(body: bytes, limits: ScoringLimits) -> ScoreTextsReques
     return request
 
 
-def _given(raw: dict[str, Any]) -> dict[str, Any]:
+def _set_parameters(raw: dict[str, Any]) -> dict[str, Any]:
     """The parameters that are not null. Raises `Unsupported` for those that are refused."""
     given = {key: value for key, value in raw.items() if value is not None}
     for name, message in _REFUSED.items():

@@ -378,12 +378,12 @@ class _Walker:
             # Choose the character that keeps the most stacks.
             some = live if len(live) <= _TRIED else self._random.sample(live, _TRIED)
             codes = sorted({self._some_code(stack) for stack in some})
-            return max((self._taken(ways, code) for code in codes), key=lambda w: sum(w.values()))
+            return max((self._after(ways, code) for code in codes), key=lambda w: sum(w.values()))
         least = min(self._seen.get(stack.place, 0) for stack in live)
         rarest = [stack for stack in live if self._seen.get(stack.place, 0) == least]
         chosen = self._random.choice(rarest)
         self._seen[chosen.place] = least + 1
-        return self._taken(ways, self._some_code(chosen))
+        return self._after(ways, self._some_code(chosen))
 
     def _some_code(self, stack: Stack) -> int:
         element = self._element(stack)
@@ -396,7 +396,7 @@ class _Walker:
     def _element(self, stack: Stack) -> Element:
         return self._rules[stack.rule][stack.alternative][stack.at]
 
-    def _taken(self, ways: dict[Stack, int], code: int) -> dict[Stack, int]:
+    def _after(self, ways: dict[Stack, int], code: int) -> dict[Stack, int]:
         after: dict[Stack, int] = {}
         for stack, number in ways.items():
             element = self._element(stack)

@@ -28,7 +28,7 @@ class CallBlock:
         self.started = False
         self.ended = False
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the call is complete: it has ended, or its arguments are one whole JSON object."""
         if self.ended or self.custom or not self.parts:
             return self.ended
@@ -105,7 +105,7 @@ class Blocks:
                 if not first.name:
                     raise ValueError("a call has no name")
                 self._emit_item(first)
-                if cut and len(self._waiting) == 1 and not first.whole():
+                if cut and len(self._waiting) == 1 and not first.is_complete():
                     break
                 self._close(first)
                 if self._one_call:
@@ -120,7 +120,7 @@ class Blocks:
             first = waiting[0]
             if isinstance(first, CallBlock):
                 self._emit_item(first)
-                if self._one_call or not first.started or not first.whole():
+                if self._one_call or not first.started or not first.is_complete():
                     return False
                 self._close(first)
             else:

@@ -157,7 +157,7 @@ class Dispatcher:
             reply.close()
             self._pool.release(lease, outcome)
 
-    async def whole(
+    async def answer_to(
         self,
         path: str,
         body: bytes,

@@ -90,7 +90,7 @@ class ScoreCalls:
         headers = {"X-Request-Id": request.request_id, **(request.trace_headers or {})}
         encoded = self._encode(body)
         most = _ESCAPED * len(encoded) + _RESULT_BYTES * (len(piece.documents) + 1)
-        said = await self._dispatcher.whole(self._path, encoded, headers, most_bytes=most)
+        said = await self._dispatcher.answer_to(self._path, encoded, headers, most_bytes=most)
         try:
             return _decode(said)
         except msgspec.DecodeError as error:

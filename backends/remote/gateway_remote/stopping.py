@@ -33,7 +33,7 @@ class StopFinder:
         if first is not None:
             at, _, stop = first
             return text[:at], StopMatch(stop, text[at + len(stop) :])
-        keep = max(_begun(text, stop) for stop in self._stops)
+        keep = max(_partial_stop(text, stop) for stop in self._stops)
         if keep:
             self.held = text[-keep:]
             return text[:-keep], None
@@ -45,7 +45,7 @@ class StopFinder:
         return rest
 
 
-def _begun(text: str, stop: str) -> int:
+def _partial_stop(text: str, stop: str) -> int:
     """Length of the longest suffix of `text` that is a proper prefix of `stop`."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):

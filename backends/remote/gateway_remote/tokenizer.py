@@ -55,7 +55,7 @@ class JsonTokenizer:
             b"" if index in self.special_ids else data for index, data in enumerate(table)
         ]
         """Like `bytes_of`, but empty for special tokens."""
-        self.whole_of: list[str | None] = list(map(_whole, table))
+        self.whole_of: list[str | None] = list(map(_decoded, table))
         """Text of tokens that are whole characters; None for other and special tokens."""
         for index in self.special_ids:
             self.whole_of[index] = None
@@ -120,7 +120,7 @@ def byte_level_alphabet() -> dict[str, int]:
     }
 
 
-def _whole(data: bytes) -> str | None:
+def _decoded(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -81,7 +81,7 @@ class VectorCalls:
         if request.dimensions is not None and not self._cut_here:
             body["dimensions"] = request.dimensions
         headers = {"X-Request-Id": request.request_id, **(request.trace_headers or {})}
-        said = await self._dispatcher.whole(self._path, self._encode(body), headers)
+        said = await self._dispatcher.answer_to(self._path, self._encode(body), headers)
         try:
             return _decode(said)
         except msgspec.DecodeError as error:

@@ -375,7 +375,7 @@ class ScriptedEngine:
             return given, Rule(), _unscripted(request, prompt)
         if rule.error is not None:
             raise rule.error.exception()
-        return given, rule, rule.said()
+        return given, rule, rule.all_pieces()
 
     def _checked_prompt(self, request: EngineRequest) -> TokensPrompt:
         if not isinstance(request.prompt, TokensPrompt):

@@ -142,7 +142,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     chunk: Annotated[int, Meta(ge=1)] | None = None
     """Number of characters per output; None: one token per output."""
 
-    def said(self) -> list[Piece]:
+    def all_pieces(self) -> list[Piece]:
         """The pieces of all rounds."""
         once = [each.piece() for each in self.pieces]
         if self.repeat == 1 or not once:

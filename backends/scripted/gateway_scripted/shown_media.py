@@ -23,11 +23,11 @@ def length_of(media: Media) -> int:
 
 def prompt_length(prompt: TokensPrompt, placeholders: Literal["template", "none"]) -> int:
     """The length of a prompt with its images and sounds. One that has a placeholder token takes its place."""
-    given = _given(placeholders)
+    given = _placeholder_tokens(placeholders)
     return len(prompt.token_ids) + sum(length_of(each.media) - given for each in prompt.media)
 
 
-def _given(placeholders: Literal["template", "none"]) -> int:
+def _placeholder_tokens(placeholders: Literal["template", "none"]) -> int:
     """The number of tokens that the template writes for one image."""
     return 1 if placeholders == "template" else 0
 
@@ -42,7 +42,7 @@ def text_of(
     ids = prompt.token_ids
     if not prompt.media:
         return tokenizer.decode(ids)
-    given = _given(placeholders)
+    given = _placeholder_tokens(placeholders)
     pieces: list[str] = []
     start = 0
     for placed in prompt.media:

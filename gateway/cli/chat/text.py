@@ -16,10 +16,10 @@ def visible(text: str) -> str:
     Control characters become their pictures (U+241B for escape), or U+FFFD. Carriage returns are left out. Works on any part
     of a text, however it is cut.
     """
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+    return text if text.isascii() and text.isprintable() else "".join(map(_printable, text))
 
 
-def _shown(character: str) -> str:
+def _printable(character: str) -> str:
     if character in "\n\t":
         return character
     if character == "\r":

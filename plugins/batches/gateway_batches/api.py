@@ -93,7 +93,9 @@ class BatchesApi:
         """Retrieve a batch."""
         owner, batch_id = _batch(request)
         return Reply.json(
-            await self._database.read(lambda c: batches.shown(batches.find(c, owner, batch_id)))
+            await self._database.read(
+                lambda c: batches.batch_object(batches.find(c, owner, batch_id))
+            )
         )
 
     async def _cancel(self, request: RouteRequest) -> Reply:

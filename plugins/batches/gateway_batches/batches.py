@@ -101,7 +101,7 @@ def insert(
             None if after is None else after.seconds, new_id("file-"), new_id("file-"), now, now + seconds,
         ),
     ).fetchone()  # fmt: skip
-    return shown(row)
+    return batch_object(row)
 
 
 def find(connection: sqlite3.Connection, owner: str, batch_id: str) -> sqlite3.Row:
@@ -121,14 +121,14 @@ def listed(
     rows, more = page(
         connection, "batches", "owner = ?", (owner,), query, lambda each, _: find(connection, owner, each)
     )  # fmt: skip
-    return [shown(row) for row in rows], more
+    return [batch_object(row) for row in rows], more
 
 
 def request_cancel(connection: sqlite3.Connection, owner: str, batch_id: str) -> Batch:
     """Ask for the end of a batch. Raises `NotFound`, and `Conflict` if it has ended or its files are being written."""
     row = find(connection, owner, batch_id)
     if row["status"] == "cancelling":
-        return shown(row)
+        return batch_object(row)
     if row["status"] not in ("validating", "in_progress"):
         raise Conflict(
             f"Cannot cancel a batch with status '{row['status']}'.", code="batch_not_cancellable"
@@ -137,7 +137,7 @@ def request_cancel(connection: sqlite3.Connection, owner: str, batch_id: str) ->
         "UPDATE batches SET status = 'cancelling', cancelling_at = ? WHERE seq = ? RETURNING *",
         (int(time.time()), row["seq"]),
     ).fetchone()
-    return shown(changed)
+    return batch_object(changed)
 
 
 def claimable(connection: sqlite3.Connection, *, ending: bool) -> int | None:
@@ -294,7 +294,7 @@ def sweep(connection: sqlite3.Connection, *, keep_seconds: float) -> int:
     ).rowcount
 
 
-def shown(row: sqlite3.Row) -> Batch:
+def batch_object(row: sqlite3.Row) -> Batch:
     """A batch as clients see it."""
     errors = _errors(row["errors"])
     return Batch(

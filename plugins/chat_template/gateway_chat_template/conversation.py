@@ -155,17 +155,19 @@ class _Reader(CallHistory):
                         found.append("\n")
                     found.append(part.refusal if isinstance(part, parts.Refusal) else part.text)
                 case parts.InputImage() | parts.InputAudio():
-                    found.append(self._shown(part, where))
+                    found.append(self._media_of(part, where))
                 case parts.InputFile():
-                    raise _not_taken("files", where)
+                    raise _unsupported_part("files", where)
         return found
 
-    def _shown(self, part: parts.InputImage | parts.InputAudio, param: ParamPath) -> MessageMedia:
+    def _media_of(
+        self, part: parts.InputImage | parts.InputAudio, param: ParamPath
+    ) -> MessageMedia:
         media = self._media.get(media_source(part)) if self._media else None
         if media is not None:
             return MessageMedia(media, param)
         if isinstance(part, parts.InputAudio):
-            raise _not_taken("audio", param)
+            raise _unsupported_part("audio", param)
         raise InvalidRequest("This model takes no images. Send text.", param=(*param, "type"))
 
     def _output(
@@ -229,7 +231,7 @@ def _assistant_text(message: wire.Message) -> str:
     return "".join(texts)
 
 
-def _not_taken(what: str, param: ParamPath) -> InvalidRequest:
+def _unsupported_part(what: str, param: ParamPath) -> InvalidRequest:
     return InvalidRequest(
         f"This model's prompt takes no {what}. Send the content as text.", param=(*param, "type")
     )

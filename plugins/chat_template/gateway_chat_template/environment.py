@@ -95,7 +95,7 @@ def _checked(result: str, given: Iterable[Any]) -> str:
     return OutsideText(result)
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """The text of a value. A list or object is from outside if any part of it is."""
     if isinstance(value, str):
         return value
@@ -178,28 +178,28 @@ def _joined(
 ) -> str:
     if attribute is not None:
         value = map(make_attrgetter(eval_ctx.environment, attribute), value)
-    return joined(_shown(d), map(_shown, value))
+    return joined(_text_of(d), map(_text_of, value))
 
 
 def _replace(s: Any, old: Any, new: Any, count: int | None = None) -> str:
-    return replaced(_shown(s), _shown(old), _shown(new), -1 if count is None else count)
+    return replaced(_text_of(s), _text_of(old), _text_of(new), -1 if count is None else count)
 
 
 def _trim(value: Any, chars: str | None = None) -> str:
-    return _shown(value).strip(chars)
+    return _text_of(value).strip(chars)
 
 
 def _upper(s: Any) -> str:
-    return _shown(s).upper()
+    return _text_of(s).upper()
 
 
 def _lower(s: Any) -> str:
-    return _shown(s).lower()
+    return _text_of(s).lower()
 
 
 _OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "tojson": _tojson,
-    "string": _shown,
+    "string": _text_of,
     "join": _joined,
     "replace": _replace,
     "trim": _trim,
@@ -231,7 +231,7 @@ def _make_environment() -> _Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_Generation, loopcontrols],
-        finalize=_shown,
+        finalize=_text_of,
     )
     environment.filters.update(_OWN_FILTERS)
     for name, function in environment.filters.items():

@@ -168,7 +168,7 @@ class ShellSession:
                     for command in asked.commands
                 )
             )
-        output = [_shown(ran) for ran in outcomes]
+        output = [_shell_output(ran) for ran in outcomes]
         text = "\n".join(_output_text(ran) for ran in outcomes)
         result = ToolResult(text=text, details=ShellDetails(output=output))
         return await self._with_files(result, work)
@@ -243,7 +243,7 @@ def _failed(text: str) -> ToolResult:
     return ToolResult(text=text, failed=True)
 
 
-def _shown(ran: CommandResult) -> ShellOutput:
+def _shell_output(ran: CommandResult) -> ShellOutput:
     """Output in the form of the `shell_call_output` item."""
     code = 127 if ran.code is None else _exit_code(ran.code)
     outcome = ShellTimeout() if ran.timed_out else ShellExit(exit_code=code)

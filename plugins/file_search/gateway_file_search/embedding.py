@@ -55,7 +55,7 @@ class ChunkEmbedder:
             raise ConfigurationError(f"tools.file_search.embeddings: {error}") from error
         self._given.set()
 
-    async def given(self) -> None:
+    async def wait_until_available(self) -> None:
         """Returns once the model is available, or immediately if none is configured."""
         if self.is_configured:
             await self._given.wait()
@@ -65,7 +65,9 @@ class ChunkEmbedder:
         await self._given.wait()
         async with self._finding:
             if self._space is None:
-                probe = await self._made([self._config.passage_prefix + each for each in _PROBE])
+                probe = await self._embedded(
+                    [self._config.passage_prefix + each for each in _PROBE]
+                )
                 self._space = await self._database.write(
                     lambda c: vectors.space_of(c, self._config.embeddings, probe)
                 )
@@ -78,7 +80,7 @@ class ChunkEmbedder:
         try:
             async with asyncio.timeout(self._config.query_time):
                 space = await self.space()
-                made = await self._made([self._config.query_prefix + each for each in queries])
+                made = await self._embedded([self._config.query_prefix + each for each in queries])
         except TimeoutError:
             reason = f"it took longer than {self._config.query_time:g} seconds"
         except GatewayError as error:
@@ -96,13 +98,13 @@ class ChunkEmbedder:
         """The vectors of chunks; None for a chunk that the model rejects. Raises if the model fails."""
         prefixed = [self._config.passage_prefix + each for each in texts]
         try:
-            return list(await self._made(prefixed))
+            return list(await self._embedded(prefixed))
         except InvalidRequest:
             return [await self._of_chunk(each) for each in prefixed]
 
     async def _of_chunk(self, text: str) -> array[float] | None:
         try:
-            [vector] = await self._made([text])
+            [vector] = await self._embedded([text])
         except InvalidRequest as error:
             logger.warning(
                 "file_search: the model %r refuses a passage, which is found by its words alone: %s",
@@ -112,6 +114,6 @@ class ChunkEmbedder:
             return None
         return vector
 
-    async def _made(self, texts: Sequence[str]) -> Sequence[array[float]]:
-        assert self._embedder is not None, "`given` was waited for"
+    async def _embedded(self, texts: Sequence[str]) -> Sequence[array[float]]:
+        assert self._embedder is not None, "`wait_until_available` was not called"
         return await self._embedder.embed(texts)

@@ -118,7 +118,7 @@ class Indexer:
         self._woken.set()
 
     async def _work(self) -> None:
-        await self._embedding.given()
+        await self._embedding.wait_until_available()
         while True:
             self._woken.clear()
             try:

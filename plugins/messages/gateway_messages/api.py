@@ -78,7 +78,7 @@ class MessagesApi:
         headers = {"request-id": request.id}
 
         def new_writer() -> MessageAssembler:
-            message = _begun(answer)
+            message = _initial_message(answer)
             writer = (
                 MessageEventWriter(message, request.id)
                 if decoded.stream
@@ -129,7 +129,7 @@ class MessagesApi:
         return _json(model_info(found), request)
 
 
-def _begun(answer: PreparedAnswer) -> Message:
+def _initial_message(answer: PreparedAnswer) -> Message:
     return Message(
         id=new_id("msg_"),
         model=answer.model,

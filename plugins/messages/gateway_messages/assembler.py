@@ -271,7 +271,7 @@ class MessageAssembler:
         begun: Called
         if (offered := self._served.get(delta.name)) is not None:
             self._serving = server_tool_call(delta.name, offered, self._new_id)
-            begun = self._serving.begun()
+            begun = self._serving.initial_block()
         else:
             self._calls += 1
             call_id = delta.call_id or self._new_id("toolu_")

@@ -58,7 +58,7 @@ class ServerToolUse(ABC):
         return "".join(self._arguments)
 
     @abstractmethod
-    def begun(self) -> ServerToolUseContent | McpToolUseContent:
+    def initial_block(self) -> ServerToolUseContent | McpToolUseContent:
         """The initial block, without input."""
 
     def write(self, text: str) -> str:
@@ -93,7 +93,7 @@ class ServerToolUse(ABC):
 
 
 class SearchToolUse(ServerToolUse):
-    def begun(self) -> ServerToolUseContent:
+    def initial_block(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="web_search", input={})
 
     def answer(self, result: ToolResult, seal: Seal) -> WebSearchAnswer:
@@ -119,7 +119,7 @@ class SearchToolUse(ServerToolUse):
 class FetchToolUse(ServerToolUse):
     """Opening a page, or searching one for a pattern."""
 
-    def begun(self) -> ServerToolUseContent:
+    def initial_block(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="web_fetch", input={})
 
     def _input(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class CodeToolUse(ServerToolUse):
         self._reader = StringFieldReader("code")
         self._begun = False
 
-    def begun(self) -> ServerToolUseContent:
+    def initial_block(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="code_execution", input={})
 
     def write(self, text: str) -> str:
@@ -187,7 +187,7 @@ class CodeToolUse(ServerToolUse):
 
 
 class ShellToolUse(ServerToolUse):
-    def begun(self) -> ServerToolUseContent:
+    def initial_block(self) -> ServerToolUseContent:
         return ServerToolUseContent(id=self.id, name="bash_code_execution", input={})
 
     def _input(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class ShellToolUse(ServerToolUse):
 
 
 class McpToolUse(ServerToolUse):
-    def begun(self) -> McpToolUseContent:
+    def initial_block(self) -> McpToolUseContent:
         offered = self._offered
         return McpToolUseContent(
             id=self.id,

@@ -98,25 +98,29 @@ class PromptsApi:
         wanted = convert(decode_object(await request.body()), CreatePrompt)
         version = _version(wanted)
         prompt_id, record = await self._library.create(request.owner, version)
-        return Reply.json(_shown(prompt_id, record, 1))
+        return Reply.json(_prompt_object(prompt_id, record, 1))
 
     async def list(self, request: RouteRequest) -> Reply:
         """List the default versions of all prompts, the latest prompt first."""
         found = await self._library.all(request.owner)
         return Reply.json(
-            PromptList(data=[_shown(each, record, record.default) for each, record in found])
+            PromptList(
+                data=[_prompt_object(each, record, record.default) for each, record in found]
+            )
         )
 
     async def retrieve(self, request: RouteRequest) -> Reply:
         """Retrieve a version of a prompt; by default, its default version."""
-        prompt_id, record = await self._found(request)
+        prompt_id, record = await self._find(request)
         number = _number(request.query.get("version"), record)
-        return Reply.json(_shown(prompt_id, record, number))
+        return Reply.json(_prompt_object(prompt_id, record, number))
 
     async def versions(self, request: RouteRequest) -> Reply:
         """List all versions of a prompt."""
-        prompt_id, record = await self._found(request)
-        shown = [_shown(prompt_id, record, number + 1) for number in range(len(record.versions))]
+        prompt_id, record = await self._find(request)
+        shown = [
+            _prompt_object(prompt_id, record, number + 1) for number in range(len(record.versions))
+        ]
         return Reply.json(PromptList(data=shown))
 
     async def update(self, request: RouteRequest) -> Reply:
@@ -138,7 +142,7 @@ class PromptsApi:
             return PromptRecord(default=default, versions=[*record.versions, version])
 
         record = await self._library.change(request.owner, prompt_id, added)
-        return Reply.json(_shown(prompt_id, record, wanted.version + 1))
+        return Reply.json(_prompt_object(prompt_id, record, wanted.version + 1))
 
     async def set_default(self, request: RouteRequest) -> Reply:
         """Set the version of requests that name none."""
@@ -150,14 +154,14 @@ class PromptsApi:
             return PromptRecord(default=wanted.version, versions=record.versions)
 
         record = await self._library.change(request.owner, prompt_id, changed)
-        return Reply.json(_shown(prompt_id, record, wanted.version))
+        return Reply.json(_prompt_object(prompt_id, record, wanted.version))
 
     async def delete(self, request: RouteRequest) -> Reply:
         """Delete a prompt with all its versions."""
         await self._library.delete(request.owner, request.path_parameters["prompt"])
         return Reply(body=b"", status=204)
 
-    async def _found(self, request: RouteRequest) -> tuple[str, PromptRecord]:
+    async def _find(self, request: RouteRequest) -> tuple[str, PromptRecord]:
         prompt_id = request.path_parameters["prompt"]
         record = await self._library.find(request.owner, prompt_id)
         if record is None:
@@ -194,7 +198,7 @@ def _check(number: int, record: PromptRecord) -> None:
         )
 
 
-def _shown(prompt_id: str, record: PromptRecord, number: int) -> PromptObject:
+def _prompt_object(prompt_id: str, record: PromptRecord, number: int) -> PromptObject:
     version = record.versions[number - 1]
     return PromptObject(
         prompt=version.prompt,

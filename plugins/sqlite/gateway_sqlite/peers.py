@@ -81,7 +81,7 @@ class Peers:
     def _retry(self, name: str) -> None:
         """Notify a process, once its queue has room."""
 
-        def again() -> None:
+        def retry() -> None:
             if name not in self._missed or self._socket.fileno() < 0:
                 return
             try:
@@ -92,7 +92,7 @@ class Peers:
             except OSError:
                 self._missed.discard(name)
 
-        asyncio.get_running_loop().call_later(0.05, again)
+        asyncio.get_running_loop().call_later(0.05, retry)
 
     def _read(self) -> None:
         names: set[str] = set()

@@ -57,7 +57,7 @@ def test_every_kind_of_piece_is_read() -> None:
         {"text": ""},
     ]
     (rule,) = parse_scenario(json.dumps([{"when": "w", "pieces": pieces}])).rules
-    assert rule.said() == [
+    assert rule.all_pieces() == [
         TextPiece("t"),
         ReasoningPiece("r"),
         CallPiece("f", '{"a": "ü"}'),
@@ -71,16 +71,16 @@ def test_every_kind_of_piece_is_read() -> None:
 
 def test_repeating_says_all_pieces_again() -> None:
     reasoning, text = ScriptedPiece(reasoning="r"), ScriptedPiece(text="t ")
-    assert Rule(pieces=[text], repeat=3).said() == [TextPiece("t t t ")]
+    assert Rule(pieces=[text], repeat=3).all_pieces() == [TextPiece("t t t ")]
     assert (
-        Rule(pieces=[reasoning, text], repeat=2).said()
+        Rule(pieces=[reasoning, text], repeat=2).all_pieces()
         == [
             ReasoningPiece("r"),
             TextPiece("t "),
         ]
         * 2
     )
-    both = Rule(pieces=[text, reasoning, text], repeat=2).said()
+    both = Rule(pieces=[text, reasoning, text], repeat=2).all_pieces()
     assert both == [
         TextPiece("t "),
         ReasoningPiece("r"),
@@ -88,7 +88,7 @@ def test_repeating_says_all_pieces_again() -> None:
         ReasoningPiece("r"),
         TextPiece("t "),
     ]
-    assert Rule(repeat=5).said() == []
+    assert Rule(repeat=5).all_pieces() == []
 
 
 @pytest.mark.parametrize(

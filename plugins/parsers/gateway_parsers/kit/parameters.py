@@ -93,7 +93,7 @@ def value_constraint(
     if string or "string" in types or (not types and string is None):
         pattern = resolved.get("pattern")
         if schema and types == STRING and isinstance(pattern, str):
-            whole = _whole(pattern)
+            whole = _anchored(pattern)
             if whole is not None:
                 return in_order([Regex(whole), end])
         return FreeText(until=until)
@@ -139,7 +139,7 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _whole(pattern: str) -> str | None:
+def _anchored(pattern: str) -> str | None:
     """A search pattern as one that matches the whole text; None if the conversion is uncertain."""
     if not _PLAIN_PATTERN.fullmatch(pattern):
         return None
