@@ -162,8 +162,9 @@ class ItemAssembler:
                 self._write(delta)
 
     def _write_gathered(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        self.write(joined(gathered))
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self.write(joined(gathered))
 
     def _write(self, delta: Delta) -> None:
         match delta:

@@ -47,6 +47,15 @@ _OPTION: Final = re.compile(rf"(?i)--?[a-z0-9_-]{{0,60}}{_WORD}\Z")
 """An option whose value is the next argument."""
 
 
+def without_credentials(url: str) -> str:
+    """The URL without user, password and options, for messages."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    except ValueError:
+        return "the configured URL"
+
+
 class Redactor:
     """Replaces secrets in text: configured ones, and anything that looks like a credential."""
 

@@ -17,7 +17,6 @@ from gateway.engine_process.messages import (
     PlaceUsed,
     QueueLimits,
     WireRequest,
-    WireSample,
     WireVectors,
     to_wire,
 )
@@ -31,6 +30,7 @@ from gateway.protocols import (
     EmbeddingResult,
     EngineOutput,
     EngineRequest,
+    MetricSample,
     ModelInfo,
     OutputFormat,
     Principal,
@@ -178,15 +178,15 @@ class _AdapterLoading(ProcessEngine):
 
 
 class _Measured(ProcessEngine):
-    _samples: Sequence[WireSample] = ()
+    _samples: Sequence[MetricSample] = ()
 
-    def metrics(self) -> Sequence[WireSample]:
+    def metrics(self) -> Sequence[MetricSample]:
         """The values of the last `refresh_metrics`."""
         return self._samples
 
     async def refresh_metrics(self) -> None:
         try:
-            self._samples = await self._link.connection.call("metrics", None, list[WireSample])
+            self._samples = await self._link.connection.call("metrics", None, list[MetricSample])
         except EngineUnavailable:
             self._samples = ()
 

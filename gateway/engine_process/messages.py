@@ -365,16 +365,6 @@ class Description(Struct, kw_only=True):
     """That of a `PrioritizingEngine`."""
 
 
-class WireSample(Struct, array_like=True, frozen=True):
-    """A `MetricSample`."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: dict[str, str]
-    value: float
-
-
 class WireVectors(Struct, array_like=True):
     """An `EmbeddingResult`."""
 

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from msgspec import Struct
 
-class MetricSample(Protocol):
+
+class MetricSample(Struct, frozen=True, kw_only=True):
     """One value, in the terms of Prometheus."""
 
-    @property
-    def name(self) -> str:
-        """Metric name. A counter's name has no `_total` suffix. A histogram's samples have the suffix `_bucket` (with the
-        label `le`), `_sum` or `_count`."""
-        ...
-
-    @property
-    def kind(self) -> Literal["counter", "gauge", "histogram"]: ...
-
-    @property
-    def help(self) -> str: ...
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Metric labels. The gateway adds the model's name as `model`."""
-        ...
-
-    @property
-    def value(self) -> float: ...
+    name: str
+    """Metric name. A counter's name has no `_total` suffix. A histogram's samples have the suffix `_bucket` (with the label
+    `le`), `_sum` or `_count`."""
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: Mapping[str, str] = {}
+    """Metric labels. The gateway adds the model's name as `model`."""
+    value: float
 
 
 @runtime_checkable

@@ -27,7 +27,6 @@ from gateway.engine_process.messages import (
     QueueLimits,
     Start,
     WireRequest,
-    WireSample,
     WireVectors,
     failure_of,
     from_wire,
@@ -246,10 +245,7 @@ class ServerConnection(asyncio.Protocol):
             case "metrics" if isinstance(engine, MeasuredEngine):
                 if isinstance(engine, RefreshedEngine):
                     await engine.refresh_metrics()
-                return [
-                    WireSample(each.name, each.kind, each.help, dict(each.labels), each.value)
-                    for each in engine.metrics()
-                ]
+                return engine.metrics()
         raise EngineError(f"The engine has no method {call.method}.")
 
     # The queue.

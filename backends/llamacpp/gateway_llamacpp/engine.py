@@ -12,6 +12,7 @@ from gateway.sdk import (
     EngineOutput,
     EngineRequest,
     EngineUnavailable,
+    MetricSample,
     ModelInfo,
     TokensPrompt,
 )
@@ -19,7 +20,7 @@ from gateway_llamacpp.compilation import Grammars
 from gateway_llamacpp.completion import CompletionBuilder, LlamaCppRequest
 from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.owned_slots import OwnedSlots
-from gateway_llamacpp.samples import Sample, read_samples
+from gateway_llamacpp.samples import read_samples
 from gateway_llamacpp.slots import Slots
 from gateway_llamacpp.streams import Mailbox, RunningRequest
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -66,7 +67,7 @@ class LlamaCppEngine:
         self._running: set[RunningRequest] = set()
         self._all_ended = asyncio.Event()
         self._all_ended.set()
-        self._samples: list[Sample] = []
+        self._samples: list[MetricSample] = []
         self.mailbox = Mailbox(asyncio.get_running_loop(), self._stream_ended)
 
     @property
@@ -123,7 +124,7 @@ class LlamaCppEngine:
         finally:
             stream.aborted = True
 
-    def metrics(self) -> list[Sample]:
+    def metrics(self) -> list[MetricSample]:
         """llama.cpp's own metrics, as of the last `refresh_metrics`."""
         return self._samples
 

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal
 
-from msgspec import Struct
+from gateway.sdk import MetricSample
 
 _LINE = re.compile(
     r"# HELP (?P<described>\S+) (?P<help>.*)|# TYPE (?P<typed>\S+) (?P<kind>counter|gauge)|(?P<name>[\w:]+) (?P<value>\S+)"
 )
 
 
-class Sample(Struct, frozen=True, kw_only=True):
-    """One value. Implements `gateway.sdk.MetricSample`."""
-
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    labels: Mapping[str, str] = {}
-    value: float
-
-
-def read_samples(text: str) -> list[Sample]:
+def read_samples(text: str) -> list[MetricSample]:
     """The samples in `text`, which is Prometheus' text format without labels. Other lines are ignored."""
     helps: dict[str, str] = {}
     kinds: dict[str, str] = {}
-    made: list[Sample] = []
+    made: list[MetricSample] = []
     for line in text.splitlines():
         found = _LINE.fullmatch(line)
         if found is None:
@@ -44,7 +32,7 @@ def read_samples(text: str) -> list[Sample]:
             # llama.cpp also calls a maximum a counter. A real one has the suffix.
             counts = kinds[name] == "counter" and name.endswith("_total")
             made.append(
-                Sample(
+                MetricSample(
                     name=name.removesuffix("_total") if counts else name,
                     kind="counter" if counts else "gauge",
                     help=helps.get(name, ""),

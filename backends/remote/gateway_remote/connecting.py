@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, ModelInfo
+from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, MetricSample, ModelInfo
 from gateway.sdk.processes import running_task
 from gateway_remote.client import Meaning, ReplicaClient, headers_of, tls_context
 from gateway_remote.config import PoolConfig
 from gateway_remote.dispatch import Dispatcher
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
-from gateway_remote.samples import Sample, describe, samples
+from gateway_remote.samples import describe, samples
 from gateway_remote.stalls import StallMonitor
 
 
@@ -88,7 +88,7 @@ class ReplicaEngine:
         """One row of status for each replica, for `gateway models`."""
         return describe(self._pool.replicas)
 
-    def metrics(self) -> list[Sample]:
+    def metrics(self) -> list[MetricSample]:
         """Current values of all metrics."""
         dispatcher = self._dispatcher
         return samples(self._pool, retries=dispatcher.retries, hedges=dispatcher.hedges)

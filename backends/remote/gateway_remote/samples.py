@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
-from msgspec import Struct
 
+from gateway.sdk import MetricSample
 from gateway_remote.pool import Pool
 from gateway_remote.replica import Replica, Status, Totals
-
-
-class Sample(Struct, frozen=True, kw_only=True):
-    """One sample, in Prometheus' terms. Counter names lack the `_total` suffix."""
-
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    labels: dict[str, str]
-    value: float
-
 
 _COUNTERS = {
     "requests": "Requests sent to the replica.",
@@ -40,25 +29,25 @@ _COUNTERS = {
 assert tuple(_COUNTERS) == Totals.__struct_fields__
 
 
-def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
+def samples(pool: Pool, *, retries: int, hedges: int) -> list[MetricSample]:
     """Current values of all metrics."""
     now = time.monotonic()
     made = [
-        Sample(
+        MetricSample(
             name="gateway_remote_retries",
             kind="counter",
             help="Requests that were tried on another replica.",
             labels={},
             value=retries,
         ),
-        Sample(
+        MetricSample(
             name="gateway_remote_hedges",
             kind="counter",
             help="Requests that were sent to a second replica.",
             labels={},
             value=hedges,
         ),
-        Sample(
+        MetricSample(
             name="gateway_remote_waiting",
             kind="gauge",
             help="Requests that wait because all replicas have as many as they may, or none can serve.",
@@ -69,7 +58,7 @@ def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
     for replica in pool.replicas:
         labels = {"replica": replica.endpoint.url}
         made.append(
-            Sample(
+            MetricSample(
                 name="gateway_remote_running",
                 kind="gauge",
                 help="Requests that the replica runs for this gateway.",
@@ -78,7 +67,7 @@ def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
             )
         )
         made.append(
-            Sample(
+            MetricSample(
                 name="gateway_remote_up",
                 kind="gauge",
                 help="1 while the replica gets requests.",
@@ -88,7 +77,7 @@ def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
         )
         status = replica.status(now)
         made += (
-            Sample(
+            MetricSample(
                 name="gateway_remote_status",
                 kind="gauge",
                 help="1 for what the replica is, 0 for what else it could be.",
@@ -98,7 +87,7 @@ def samples(pool: Pool, *, retries: int, hedges: int) -> list[Sample]:
             for each in get_args(Status)
         )
         made += (
-            Sample(
+            MetricSample(
                 name=f"gateway_remote_{name}",
                 kind="counter",
                 help=text,

@@ -24,6 +24,7 @@ from gateway.sdk import (
     EngineRequest,
     FinishReason,
     InvalidRequest,
+    MetricSample,
     ModelInfo,
     TokensPrompt,
     Unsupported,
@@ -35,7 +36,7 @@ from gateway_vllm.host import FAILURES, Host
 from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 from gateway_vllm.model_info import capabilities, model_info
 from gateway_vllm.multi_modal import MultiModal
-from gateway_vllm.samples import Sample, registered_samples
+from gateway_vllm.samples import registered_samples
 from gateway_vllm.sampling import sampling_arguments
 
 _INT64 = 2**63
@@ -100,7 +101,7 @@ class VllmEngine:
         """Number of requests without a token yet: queued by vLLM, or in prefill."""
         return sum(state.is_prefilling for state in self._states())
 
-    def metrics(self) -> list[Sample]:
+    def metrics(self) -> list[MetricSample]:
         """vLLM's own metrics; empty unless they are configured."""
         return [] if self._measured_as is None else registered_samples(self._measured_as)
 

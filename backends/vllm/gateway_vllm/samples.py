@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, cast
 
-from msgspec import Struct
 from prometheus_client import REGISTRY
+
+from gateway.sdk import MetricSample
 
 _KINDS = frozenset(("counter", "gauge", "histogram"))
 _PREFIX = "vllm:"
 
 
-class Sample(Struct, frozen=True, kw_only=True):
-    """One value. Implements `gateway.sdk.MetricSample`."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: Mapping[str, str]
-    value: float
-
-
-def registered_samples(model_name: str) -> list[Sample]:
+def registered_samples(model_name: str) -> list[MetricSample]:
     """The current values of vLLM's metrics of the model that vLLM calls `model_name`."""
     return [
-        Sample(
+        MetricSample(
             name=sample.name.removesuffix("_total") if family.type == "counter" else sample.name,
             kind=cast("Literal['counter', 'gauge', 'histogram']", family.type),
             help=family.documentation,

@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
+from gateway.sdk.configuration import without_credentials
 from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
 from gateway_postgres.connection_settings import connection_settings
-from gateway_postgres.failures import FAILURES, is_away, is_temporary, shown, unavailable
+from gateway_postgres.failures import FAILURES, is_away, is_temporary, unavailable
 from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
@@ -26,7 +27,7 @@ class PostgresDatabase:
 
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config
-        self._address = shown(config.url)
+        self._address = without_credentials(config.url)
         self._pool: asyncpg.Pool | None = None
         self._offset = time.time() - time.monotonic()
         self._writes: set[asyncio.Task[Any]] = set()

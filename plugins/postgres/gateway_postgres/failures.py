@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -51,15 +50,6 @@ def is_temporary(error: BaseException) -> bool:
 def reason_of(error: BaseException | None) -> str:
     """The reason of a failure, for messages."""
     return re.sub(r"\s+", " ", str(error or "")).rstrip(". ") or "no answer"
-
-
-def shown(url: str) -> str:
-    """The URL without user, password and options, for messages."""
-    try:
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    except ValueError:
-        return "the configured URL"
 
 
 def unavailable(address: str, error: BaseException) -> StoreUnavailable:

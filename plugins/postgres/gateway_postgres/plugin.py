@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from gateway.sdk import ConfigurationError, OpenStore, Register, StoreUnavailable, hookimpl
+from gateway.sdk.configuration import without_credentials
 from gateway_postgres.config import PostgresConfig
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
     from gateway.sdk.sql import SqlStore, StoreLimits
     from gateway_postgres.connection_settings import connection_settings
     from gateway_postgres.database import PostgresDatabase
-    from gateway_postgres.failures import FAILURES, reason_of, shown
+    from gateway_postgres.failures import FAILURES, reason_of
     from gateway_postgres.schema import prepare
 
-    address = shown(config.url)
+    address = without_credentials(config.url)
     database = PostgresDatabase(config)
     bounds = StoreLimits(
         responses=config.max_responses,

@@ -14,6 +14,7 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.sdk import ConfigurationError
+from gateway.sdk.configuration import without_credentials
 from gateway_redis.config import RedisConfig
 from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsConnection
 
@@ -22,12 +23,6 @@ Client: TypeAlias = "Redis | RedisCluster"
 _TRIES_AGAIN = 2
 """Number of retries by redis-py after a connection failure. All commands of the store may be sent twice. A Redis that hangs
 is not asked again: the command has used up its time."""
-
-
-def shown(url: str) -> str:
-    """The URL without user, password and options, for messages."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
@@ -56,7 +51,7 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
     except (ValueError, TypeError) as error:
         why = str(error).rstrip(".")
         raise ConfigurationError(
-            f'[stores.redis] url = "{shown(config.url)}" cannot be used: {why}. Write redis://host:port/db, rediss://…, '
+            f'[stores.redis] url = "{without_credentials(config.url)}" cannot be used: {why}. Write redis://host:port/db, rediss://…, '
             "unix://path, redis+sentinel://host:port,host:port/service or redis+cluster://host:port,host:port."
         ) from None
     # redis-py turns entries into dictionaries, which lose repeated fields.

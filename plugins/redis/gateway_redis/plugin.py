@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from gateway.sdk import ConfigurationError, OpenStore, Register, StoreUnavailable, hookimpl
+from gateway.sdk.configuration import without_credentials
 from gateway_redis.config import RedisConfig
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
     """The store in the Redis of `config`. Redis must be reachable at start-up; later outages are tolerated."""
     # Imported here, so that listing plugins does not import a Redis client.
-    from gateway_redis.location import make_client, shown
+    from gateway_redis.location import make_client
     from gateway_redis.server import BLOCK, RedisServer, default_max_bytes, reason_of
     from gateway_redis.store import RedisStore
 
-    address = shown(config.url)
+    address = without_credentials(config.url)
     server = RedisServer(
         make_client(config),
         make_client(config, waits=BLOCK),

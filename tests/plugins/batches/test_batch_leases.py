@@ -132,7 +132,7 @@ def test_a_line_keeps_its_first_result(database: BatchDatabase) -> None:
     stored = database.now(lambda c: lines.results(c, again, lines.COMPLETED, after=0))
     assert stored == (b"first\n", 1)
     assert database.now(lambda c: lines.results(c, again, lines.COMPLETED, after=1)) == (b"", 1)
-    shown = database.now(lambda c: batches.shown(batches.find(c, "ada", job.id)))
+    shown = database.now(lambda c: batches.batch_object(batches.find(c, "ada", job.id)))
     assert (shown.request_counts.completed, shown.request_counts.failed) == (1, 1)
     assert shown.usage.input_tokens == 1
 
@@ -152,7 +152,9 @@ def test_the_error_of_another_end_is_not_shown(database: BatchDatabase) -> None:
         if cancelled:
             database.now(lambda c, job=job: batches.request_cancel(c, job.owner, job.id))  # type: ignore[misc]
         ending = database.now(lambda c, job=job: batches.begin_ending(c, job, "failed", error))  # type: ignore[misc]
-        shown = database.now(lambda c, job=job: batches.shown(batches.find(c, job.owner, job.id)))  # type: ignore[misc]
+        shown = database.now(
+            lambda c, job=job: batches.batch_object(batches.find(c, job.owner, job.id))
+        )  # type: ignore[misc]
         assert (ending, shown.errors is None) == ("cancelled" if cancelled else "failed", cancelled)
         database.now(lambda c, job=job, ending=ending: batches.end(c, job, ending))  # type: ignore[misc]
 
@@ -179,7 +181,7 @@ async def test_a_batch_whose_end_was_decided_before_it_broke_shows_no_error(
         await run.run()
     finally:
         tables.close()
-    shown = database.now(lambda c: batches.shown(batches.find(c, "ada", job.id)))
+    shown = database.now(lambda c: batches.batch_object(batches.find(c, "ada", job.id)))
     assert (shown.status, shown.errors) == (decided or "cancelled", None)
 
 

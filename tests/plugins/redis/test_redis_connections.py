@@ -20,11 +20,11 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.sdk.configuration import without_credentials
 from gateway.sdk.stores import through_outage
 from gateway.testing.redis_process import RedisProcess, free_port, redis_server
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
-from gateway_redis.location import shown
 from gateway_redis.store import RedisStore
 from tests.waiting import wait_until_async
 
@@ -277,8 +277,8 @@ async def test_a_url_that_is_none_is_a_mistake_in_the_configuration(url: str, to
 
 
 def test_a_url_is_shown_without_secrets() -> None:
-    assert shown("rediss://u:p@h:1/0?ssl_password=x") == "rediss://h:1/0"
-    assert shown("redis+sentinel://u:p@a:1,b:2/s") == "redis+sentinel://a:1,b:2/s"
+    assert without_credentials("rediss://u:p@h:1/0?ssl_password=x") == "rediss://h:1/0"
+    assert without_credentials("redis+sentinel://u:p@a:1,b:2/s") == "redis+sentinel://a:1,b:2/s"
 
 
 async def test_nobody_there_is_told() -> None:
