@@ -27,6 +27,7 @@ from gateway.cli import (
     serve,
     usage,
 )
+from gateway.cli.chat.text import visible
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
     except ConfigurationError as error:
-        print(f"gateway: {sentence(str(error))}", file=sys.stderr)
+        print(f"gateway: {sentence(visible(str(error)))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

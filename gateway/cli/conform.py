@@ -144,7 +144,7 @@ def _as_json(server: ServerUnderTest, results: Sequence[CheckResult]) -> str:
         "validated_by_sdk_types": sdk_is_installed(),
         "checks": to_builtins(results),
     }
-    return json.dumps(report, indent=2, ensure_ascii=False)
+    return json.dumps(report, indent=2)  # in ASCII: it has texts of the server
 
 
 def _one_line(text: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -20,6 +21,8 @@ from gateway.cli.common import Commands, table
 _DAY: Final = 86_400
 _WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
 """By name: `bucket_width`, its seconds, and the most that one page shows."""
+
+_MOST_PAGES: Final = 1000
 
 
 class _Amount(Struct):
@@ -100,7 +103,7 @@ def _print(arguments: argparse.Namespace) -> None:
         path = f"/organization/usage/{kind}?start_time={start}&bucket_width={width}&limit={limit}&group_by=api_key_id&group_by=model"
         rows += [
             [
-                _time(bucket, seconds), each.api_key_id or "-", each.model or "-", str(each.num_model_requests),
+                _time(bucket, seconds), one_line(each.api_key_id or "-"), one_line(each.model or "-"), str(each.num_model_requests),
                 str(each.input_tokens), str(each.input_cached_tokens), str(each.output_tokens),
                 str(each.output_reasoning_tokens),
             ]
@@ -117,7 +120,7 @@ def _print_costs(client: ApiClient, start: int) -> None:
     for bucket in _buckets(client, path):
         for each in bucket.results:
             if each.amount is not None:
-                key = (each.api_key_id or "-", each.amount.currency.upper())
+                key = (one_line(each.api_key_id or "-"), one_line(each.amount.currency.upper()))
                 sums[key] = sums.get(key, 0.0) + each.amount.value
     if sums:
         rows = [[key, f"{value:.4f} {currency}"] for (key, currency), value in sorted(sums.items())]
@@ -125,12 +128,19 @@ def _print_costs(client: ApiClient, start: int) -> None:
 
 
 def _time(bucket: _Bucket, seconds: int) -> str:
-    return f"{datetime.fromtimestamp(bucket.start_time, UTC):{'%Y-%m-%d' if seconds == _DAY else '%Y-%m-%d %H:%M'}}"
+    try:
+        start = datetime.fromtimestamp(bucket.start_time, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(bucket.start_time)  # no time that can be
+    return f"{start:{'%Y-%m-%d' if seconds == _DAY else '%Y-%m-%d %H:%M'}}"
 
 
 def _buckets(client: ApiClient, path: str) -> Iterable[_Bucket]:
     page: str | None = ""
-    while page is not None:
-        read = client.get(f"{path}&page={page}" if page else path, _Page)
+    for _ in range(_MOST_PAGES):
+        read = client.get(f"{path}&page={quote(page, safe='')}" if page else path, _Page)
         yield from read.data
         page = read.next_page
+        if page is None:
+            return
+    raise ChatError(f"The server's answer has more than {_MOST_PAGES} pages.")

@@ -92,7 +92,7 @@ def serving(status: int, headers: dict[str, str], body: bytes) -> Iterator[tuple
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             requests.append((self.path, dict(self.headers)))
-            self.rfile.read(int(self.headers["content-length"]))
+            self.rfile.read(int(self.headers.get("content-length", 0)))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -195,3 +195,31 @@ def test_a_call_is_made_only_if_the_user_allows_it(on_terminal: Callable[..., An
         assert terminal.wait() == 0
     assert 'shop: pay({"note": "␛[2J"})' in shown
     assert len(asked) == 2
+
+
+def _used(start: int, next_page: str | None = None) -> bytes:
+    amount = {"value": 1.5, "currency": HOSTILE}
+    result = {"api_key_id": HOSTILE, "model": HOSTILE, "input_tokens": 7, "amount": amount}
+    bucket = {"start_time": start, "results": [result]}
+    return json.dumps({"data": [bucket], "next_page": next_page}).encode()
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "body", "shown"),
+    [
+        ("usage --url", 200, _used(1), "1970-01-01"),  # names of keys may come from an issuer of tokens
+        ("usage --url", 200, _used(10**15), "1000000000000000"),
+        ("usage --url", 200, _used(1, "\r\nx: y"), "more than 1000 pages"),
+        ("conform", 403, json.dumps({"error": HOSTILE}, ensure_ascii=False).encode(), "status 403"),
+        ("conform --json --only models", 200, json.dumps({"data": [{"id": HOSTILE}]}).encode(), "fail"),
+    ],
+    ids=["usage", "no time", "pages without end", "conform", "conform as JSON"],
+)  # fmt: skip
+def test_other_commands_show_no_control_characters_of_a_server(
+    command: str, status: int, body: bytes, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(status, {"content-type": "application/json"}, body) as (url, _):
+        main([*command.split(), url])
+    told = "".join(capsys.readouterr())
+    assert shown in told
+    assert not [each for each in OBEYED if each in told]
