@@ -24,7 +24,7 @@ class _Bucket:
 
     def decay(self, limit: int, now: float) -> float:
         """The count at `now`."""
-        self.spent, self.at = decayed(self.spent, self.at, limit, now), max(now, self.at)
+        self.spent, self.at = decayed(self.spent, self.at, limit, now), counted_at(self.at, now)
         return self.spent
 
 
@@ -133,6 +133,8 @@ class LimitTable:
         self._sweep_at = max(_SWEEP, 2 * len(self._principals))
 
 
+_SET_BACK = 60.0
+"""Seconds by which no clocks of gateways differ that share counters."""
 _ROUNDING = 1e-6
 """What errors of floating-point numbers may add up to."""
 
@@ -142,6 +144,15 @@ def decayed(spent: float, at: float, limit: int | None, now: float) -> float:
     if limit is None or now <= at:
         return spent
     return max(0.0, spent - (now - at) * limit / 60)
+
+
+def counted_at(at: float, now: float) -> float:
+    """The time of a count that was of the time `at`, and is changed at `now`.
+
+    It does not go back if gateways' clocks differ a little: each change of the gateway would regain something. If the clock was set
+    back, it does; otherwise nothing would be regained until the clock has caught up.
+    """
+    return now if now >= at or at - now > _SET_BACK else at
 
 
 def refusal(

@@ -12,6 +12,10 @@ from gateway.sql.statements import Operation, Statement, key
 _RECENT = 1000
 """Number of requests to cancel that are looked at again, because their transactions may end in another order."""
 
+_SET_BACK = 600.0
+"""A lease that ends later than so many seconds from now, and ten times the time of a lease, was made before the clock was set back. Its
+owner, if it lives, has renewed it since."""
+
 
 def lease(
     holder: str, response_ids: Collection[str], seconds: float, now: float
@@ -36,8 +40,8 @@ def take(
 ) -> Operation[Sequence[StoredResponse]]:
     """Lease to `holder` the responses whose leases have expired, at most `limit`. Returns their records."""
     due = yield Statement(
-        "SELECT id FROM leases WHERE until <= $1 ORDER BY until LIMIT $2 FOR UPDATE SKIP LOCKED",
-        (now, limit),
+        "SELECT id FROM leases WHERE until <= $1 OR until > $2 ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED",
+        (now, now + max(_SET_BACK, 10 * seconds), limit),
     )
     names = [name for (name,) in due]
     if not names:

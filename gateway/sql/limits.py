@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.limit_table import DAY, decayed, refusal
+from gateway.limit_table import DAY, counted_at, decayed, refusal
 from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 from gateway.sql.statements import Operation, Rows, Statement, key
 
@@ -65,7 +65,16 @@ def admit(
     yield Statement(
         "UPDATE limits SET requests = $2, requests_at = $3, tokens = $4, tokens_at = $5, day = $6, day_tokens = $7, "
         "used = $8 WHERE principal = $1",
-        (who, requests, max(now, requests_at), spent, max(now, tokens_at), day, day_tokens, now),
+        (
+            who,
+            requests,
+            counted_at(requests_at, now),
+            spent,
+            counted_at(tokens_at, now),
+            day,
+            day_tokens,
+            now,
+        ),
     )
     return LimitState(requests=requests, tokens=spent, day=day) if refused is None else refused
 
@@ -87,7 +96,7 @@ def settle(ended: Sequence[SettledRequest], now: float) -> Operation[None]:
         change = each.used - each.reserved
         if each.limits.tokens_per_minute is not None:
             spent = max(0.0, decayed(spent, at, each.limits.tokens_per_minute, now) + change)
-            at = max(now, at)
+            at = counted_at(at, now)
         if counted_day == each.day:
             day_tokens = max(0, day_tokens + change)
         yield Statement(

@@ -81,6 +81,26 @@ def test_a_day_begins_anew_at_midnight() -> None:
     assert asyncio.run(_admit(table, "c", limits, 10)) is None
 
 
+def test_a_clock_that_is_set_back_stops_nothing() -> None:
+    clock = Clock()
+    table, limits = LimitTable(clock), PrincipalLimits(requests_per_minute=1, tokens_per_minute=5)
+    assert asyncio.run(_admit(table, "a", limits, 5)) is None
+    clock.now -= 3600
+    assert asyncio.run(_admit(table, "b", limits, 5)) is not None
+    clock.now += 60
+    assert asyncio.run(_admit(table, "c", limits, 5)) is None
+
+
+def test_clocks_that_differ_a_little_regain_nothing_twice() -> None:
+    clock = Clock()
+    table, limits = LimitTable(clock), PrincipalLimits(requests_per_minute=60)
+    for number in range(60):
+        assert asyncio.run(_admit(table, str(number), limits, 1)) is None
+    for number in range(100):
+        clock.now += 0.5 if number % 2 else -0.5
+        assert asyncio.run(_admit(table, f"more{number}", limits, 1)) == "requests"
+
+
 def test_principals_that_are_gone_are_forgotten() -> None:
     clock = Clock()
     table = LimitTable(clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, TypeVar
@@ -18,6 +19,8 @@ from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
 
+_SYNCHRONIZED_SECONDS: Final = 60.0
+"""Seconds, by either clock of this machine, after which the server is asked for its time again."""
 _TRIES: Final = 5
 """How often a transaction is run that others have made impossible."""
 
@@ -30,6 +33,8 @@ class PostgresDatabase:
         self._address = without_credentials(config.url)
         self._pool: asyncpg.Pool | None = None
         self._offset = time.time() - time.monotonic()
+        self._synchronized = (-math.inf, -math.inf)
+        """When the server was last asked for its time, by both clocks."""
         self._writes: set[asyncio.Task[Any]] = set()
         self._notifications: Notifications | None = None
 
@@ -101,6 +106,12 @@ class PostgresDatabase:
         assert self._pool is not None, "it is open"
         try:
             async with self._pool.acquire(timeout=self._config.timeout) as connection:
+                monotonic, wall = self._synchronized
+                if (
+                    time.monotonic() - monotonic > _SYNCHRONIZED_SECONDS
+                    or abs(time.time() - wall) > _SYNCHRONIZED_SECONDS
+                ):
+                    await self._synchronize(connection)
                 return await work(connection)
         except FAILURES as error:
             if is_away(error):
@@ -113,7 +124,8 @@ class PostgresDatabase:
         )
 
     async def _synchronize(self, connection: Any) -> None:
-        """Learn the server's time: the clocks of gateways may differ."""
+        """Learn the server's time: the clocks of gateways may differ, and this one stands still while the machine is suspended."""
+        self._synchronized = (time.monotonic(), time.time())
         before = time.monotonic()
         there = await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
         self._offset = there - (before + time.monotonic()) / 2

@@ -150,6 +150,18 @@ async def test_the_time_is_the_servers(
         assert abs(store._database.now() - before) < 60  # type: ignore[attr-defined]  # no other door
 
 
+async def test_it_is_the_servers_again_after_the_machine_was_suspended(
+    config: PostgresConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_postgres(config) as store:
+        database: Any = store._database  # type: ignore[attr-defined]  # no other door
+        database._offset -= 3600  # as after an hour in which the monotonic clock stood still
+        known = time.time
+        monkeypatch.setattr(time, "time", lambda: known() + 3600)
+        await store.health()
+        assert abs(database.now() - known()) < 60
+
+
 @pytest.mark.parametrize("url", ["nonsense", "postgresql://[bad/x", "http://127.0.0.1/x"])
 async def test_a_bad_url_is_one_sentence(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"\[stores.postgres\]"):

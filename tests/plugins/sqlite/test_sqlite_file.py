@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -216,3 +217,17 @@ def test_statements_are_translated() -> None:
         == "SELECT a FROM b WHERE c IN (SELECT value FROM json_each(?1)) AND d = ?2"
     )
     assert translated("SELECT a FROM b WHERE c = $1 FOR SHARE") == "SELECT a FROM b WHERE c = ?1"
+
+
+async def test_a_clock_that_was_set_back_keeps_no_response_from_being_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = record(status="in_progress")
+    async with open_sqlite(config(tmp_path / "store")) as store:
+        await store.lease("dead", [running.id], seconds=9)
+        await store.put(running)
+        assert not await store.take_orphans("alive", seconds=9)
+        known = time.time
+        monkeypatch.setattr(time, "time", lambda: known() - 3600)
+        assert [each.id for each in await store.take_orphans("alive", seconds=9)] == [running.id]
+        assert not await store.take_orphans("other", seconds=9)
