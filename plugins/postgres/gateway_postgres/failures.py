@@ -28,8 +28,14 @@ shutdown, the operating system, internal errors."""
 _AGAIN: Final = ("40001", "40P01")
 """Serialization failures and deadlocks: the server has rolled the transaction back."""
 
-FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
-"""What asyncpg raises."""
+FAILURES: Final = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+"""What asyncpg raises. Internal errors come from connections that the server has ended amid an operation."""
 
 
 def is_away(error: BaseException) -> bool:

@@ -140,6 +140,24 @@ async def test_a_migration_that_fails_changes_nothing(
         pass
 
 
+@pytest.mark.parametrize(
+    "error",
+    [asyncpg.InternalClientError("cannot switch to state 15"), asyncpg.InterfaceError("closed")],
+)
+async def test_a_connection_that_asyncpg_gives_up_is_a_store_that_is_away(
+    config: PostgresConfig, error: Exception
+) -> None:
+    """As when the server has ended it amid an operation. Writes are repeated then."""
+
+    async def work(connection: Any) -> None:
+        raise error
+
+    async with open_postgres(config) as store:
+        database: Any = store._database  # type: ignore[attr-defined]  # no other door
+        with pytest.raises(StoreUnavailable):
+            await database._with_connection(work)
+
+
 async def test_the_time_is_the_servers(
     config: PostgresConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
