@@ -19,7 +19,9 @@ class LogprobAligner:
     markers and call syntax are skipped. Only tokens whose text is still held back are kept in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shows_ids: bool = False) -> None:
+        """`shows_ids`: tokens are shown by their ids, as vLLM's `return_tokens_as_token_ids` has it."""
+        self._shows_ids = shows_ids
         self._tokens: deque[tuple[int, int, TokenLogprob]] = deque()
         """Each with the offset of its first character and the offset after its last."""
         self.begin()
@@ -55,7 +57,7 @@ class LogprobAligner:
         while tokens and tokens[0][0] < end:
             _, last, token = tokens.popleft()
             if last > start:
-                taken.append(token)
+                taken.append(token_by_id(token) if self._shows_ids else token)
         return taken
 
     def beginning(self, at: int) -> int:
@@ -73,6 +75,17 @@ class LogprobAligner:
             shown = token.bytes.decode("utf-8", "replace")[: at - start]
             kept[-1] = (start, at, msgspec.structs.replace(token, bytes=shown.encode()))
         self._tokens = deque(kept)
+
+
+def token_by_id(token: TokenLogprob) -> TokenLogprob:
+    """`token` and its alternatives, with their ids as text (`token_id:5`). Their bytes are the same."""
+    return msgspec.structs.replace(
+        token,
+        token=f"token_id:{token.token_id}",
+        top=tuple(
+            msgspec.structs.replace(top, token=f"token_id:{top.token_id}") for top in token.top
+        ),
+    )
 
 
 def logprob(token: TokenLogprob) -> content.Logprob:

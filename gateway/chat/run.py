@@ -52,7 +52,7 @@ class ChatChoice:
         style = plan.style
         self._plan = plan
         self._first = first
-        aligner = LogprobAligner() if style.logprobs else None
+        aligner = LogprobAligner(shows_ids=style.shows_ids) if style.logprobs else None
         token_ids: list[int] | None = [] if style.token_ids else None
         self.observer: OutputObserver | None = None
         if (

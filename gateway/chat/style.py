@@ -20,6 +20,8 @@ class ChatStyle(Struct, frozen=True, kw_only=True):
     reasoning_fields: Sequence[str]
     """The fields that contain reasoning; if empty, reasoning is not shown."""
     logprobs: bool
+    shows_ids: bool
+    """Whether the tokens of log probabilities are shown by their ids."""
     legacy: bool
     """Whether calls are shown as the legacy `function_call`."""
     calls_finish: FinishReason
@@ -50,6 +52,7 @@ def style_of(request: ChatRequest, services: Services, toolset: Toolset, turn: T
             () if request.include_reasoning is False else services.config.server.chat_reasoning
         ),
         logprobs=bool(request.logprobs),
+        shows_ids=bool(request.return_tokens_as_token_ids),
         legacy=legacy,
         calls_finish=calls_finish,
         stream=bool(request.stream),

@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from gateway.cli.common import Commands, table
 from gateway.conform import checks as _  # noqa: F401  # registers the checks
 from gateway.conform.client import HttpClient
-from gateway.conform.outcome import CheckFailed, Unreachable
+from gateway.conform.outcome import CheckFailed, Unreachable, require
 from gateway.conform.registry import AREAS, CHECKS, CheckResult, ServerUnderTest, run_checks
 from gateway.conform.types import sdk_is_installed
 from gateway.errors import ConfigurationError
@@ -96,14 +96,23 @@ def _server(arguments: argparse.Namespace) -> ServerUnderTest:
     url = arguments.url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1"
     client = HttpClient(url, arguments.api_key, arguments.timeout)
     model = arguments.model
-    if model is None:
-        try:
-            model = client.get("/models").expect()["data"][0]["id"]
-        except Unreachable as error:
-            raise ConfigurationError(str(error)) from None
-        except (CheckFailed, KeyError, IndexError, TypeError) as error:
+    try:
+        answer = client.get("/models")
+        if answer.status in (401, 403):
             raise ConfigurationError(
-                f"the list of models of {url} cannot be read ({error}); name a model with --model, and a key with --api-key"
+                f"{url} refuses {'the key' if arguments.api_key else 'requests without a key'} (status {answer.status}); "
+                "name one with --api-key"
+            )
+        if model is None:
+            listed = answer.expect()["data"]
+            require(listed, "it is empty")
+            model = listed[0]["id"]
+    except Unreachable as error:
+        raise ConfigurationError(_one_line(str(error))) from None
+    except (CheckFailed, KeyError, IndexError, TypeError) as error:
+        if model is None:
+            raise ConfigurationError(
+                f"the list of models of {url} cannot be read ({_one_line(str(error))}); name a model with --model"
             ) from None
     return ServerUnderTest(client, model, arguments.embedding_model or model)
 

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.assembly.logprobs import LogprobAligner
+from gateway.assembly.logprobs import LogprobAligner, token_by_id
 from gateway.completions.params import request_path
 from gateway.completions.raw_output import RawOutput
 from gateway.completions.writer import CompletionWriter, Echo
@@ -50,6 +50,7 @@ from gateway.protocols import (
     RenderedPrompt,
     Sampling,
     Tokenizer,
+    TokenLogprob,
     TokensPrompt,
     Turn,
 )
@@ -84,7 +85,8 @@ class TextChoice:
     ) -> None:
         options = request.stream_options
         logprobs = request.logprobs is not None
-        aligner = LogprobAligner() if logprobs else None
+        shows_ids = bool(request.return_tokens_as_token_ids)
+        aligner = LogprobAligner(shows_ids=shows_ids) if logprobs else None
         token_ids: list[int] | None = [] if request.return_token_ids else None
         prompt = first.request.prompt
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
@@ -97,12 +99,14 @@ class TextChoice:
         continuous = bool(includes_usage and options and options.continuous_usage_stats)
         echo = None
         if request.echo:
+            first_token = tokenizer.decode(prompt.token_ids[:1])
             echo = Echo(
                 tokenizer.decode(
                     prompt.token_ids, skip_special_tokens=request.skip_special_tokens is not False
                 ),
-                tokenizer.decode(prompt.token_ids[:1]),
-                (lambda: self.observer.prompt_logprobs) if logprobs else None,
+                first_token,
+                f"token_id:{prompt.token_ids[0]}" if shows_ids else first_token,
+                partial(self._prompt_scores, shows_ids=shows_ids) if logprobs else None,
             )
         self.writer = CompletionWriter(
             index,
@@ -124,6 +128,12 @@ class TextChoice:
             observer=self.observer,
         )
         self.generator.counts_prompt = counts_prompt
+
+    def _prompt_scores(self, *, shows_ids: bool) -> Sequence[TokenLogprob | None]:
+        scores = self.observer.prompt_logprobs
+        if not shows_ids:
+            return scores
+        return [None if each is None else token_by_id(each) for each in scores]
 
     @property
     def cut_off(self) -> bool:
@@ -315,6 +325,11 @@ def _refuse(request: CompletionRequest, model: ServedModel) -> None:
     refuse(request, "completions")
     check_engine_parameters(request, model)
     check_stream_parameters(request)
+    if request.skip_special_tokens is False and request.spaces_between_special_tokens:
+        raise Unsupported(
+            "Special tokens are shown without spaces between them here. Send false, or leave the parameter out.",
+            param="spaces_between_special_tokens",
+        )
     _check_choices(request, request.n or 1, "n")
     capabilities = model.engine.capabilities
     refuse_scores(request, capabilities)

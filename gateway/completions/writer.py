@@ -25,11 +25,14 @@ class Echo:
         self,
         text: str,
         first_token: str,
+        first_shown: str,
         scores: Callable[[], Sequence[TokenLogprob | None]] | None,
     ) -> None:
-        """`scores`, if log probabilities are shown, returns those of the prompt once the engine has reported them."""
+        """`first_token` is the text of the prompt's first token, which has no log probability, and `first_shown` what is shown
+        for it. `scores`, if log probabilities are shown, returns those of the prompt once the engine has reported them."""
         self.text = text
         self.first_token = first_token
+        self.first_shown = first_shown
         self.scores = scores
 
 
@@ -112,7 +115,7 @@ class CompletionWriter:
         completion_logprobs = wire.CompletionLogprobs() if self._shows_logprobs else None
         if completion_logprobs is not None and echo.scores is not None:
             for token in echo.scores():
-                self._score(token, echo.first_token, completion_logprobs)
+                self._score(token, echo, completion_logprobs)
             self._offset = len(echo.text)
         return self._put(echo.text, completion_logprobs)
 
@@ -125,7 +128,7 @@ class CompletionWriter:
             return self._put(delta.text, None)
         completion_logprobs = wire.CompletionLogprobs()
         for token in self._aligner.take(delta.start, delta.text):
-            self._score(token, "", completion_logprobs)
+            self._score(token, None, completion_logprobs)
         return self._put(delta.text, completion_logprobs)
 
     def choice(
@@ -164,16 +167,16 @@ class CompletionWriter:
     def _score(
         self,
         token: TokenLogprob | None,
-        unscored: str,
+        echo: Echo | None,
         completion_logprobs: wire.CompletionLogprobs,
     ) -> None:
         """Record one token. The first token of a prompt has no probability."""
         completion_logprobs.text_offset.append(self._offset)
         if token is None:
-            completion_logprobs.tokens.append(unscored)
+            completion_logprobs.tokens.append("" if echo is None else echo.first_shown)
             completion_logprobs.token_logprobs.append(None)
             completion_logprobs.top_logprobs.append(None)
-            self._offset += len(unscored)
+            self._offset += 0 if echo is None else len(echo.first_token)
             return
         completion_logprobs.tokens.append(token.token)
         completion_logprobs.token_logprobs.append(max(token.logprob, LOWEST_LOGPROB))

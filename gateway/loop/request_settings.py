@@ -89,6 +89,11 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
                 else "thinking_token_budget"
             ),
         )
+    if request.return_tokens_as_token_ids and "tokens" not in capabilities:
+        raise Unsupported(
+            "The engine of this model keeps its tokens to itself.",
+            param="return_tokens_as_token_ids",
+        )
     passed: list[EngineParameter] = []
     if request.vllm_xargs:
         passed.append("vllm_xargs")

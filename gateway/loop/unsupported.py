@@ -23,7 +23,6 @@ _EVERYWHERE = {
     "logits_processors": "Logits processors are not taken from requests on this server.",
     "ec_transfer_params": "Transfers of the engine's cache are not taken from requests on this server.",
     "media_io_kwargs": "Settings for loading media are not taken from requests on this server.",
-    "return_tokens_as_token_ids": "Tokens are shown as text on this server. Use return_token_ids of Chat Completions.",
     "return_token_offsets": "Offsets of tokens are not shown on this server. Leave the parameter out.",
     "return_prompt_text": "The prompt's text is not shown on this server. Leave the parameter out.",
     "logprob_token_ids": "Log probabilities of chosen tokens are not available on this server. Use top_logprobs.",
@@ -31,9 +30,6 @@ _EVERYWHERE = {
     "repetition_detection": "Detection of repetition is not available on this server. Use repetition_penalty.",
     "routed_experts_prompt_start": "Routed experts are not shown on this server. Leave the parameter out.",
     "watermarking": "Watermarks are not available on this server. Leave the parameter out.",
-    "spaces_between_special_tokens": (
-        "Special tokens are written by the engine's own rule here. Leave the parameter out."
-    ),
     "enable_response_messages": "The engine's own messages are not shown on this server. Read the items of the output.",
     "previous_input_messages": "The engine's own messages are not taken on this server. Send items as input.",
 }
@@ -92,6 +88,7 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
         **_EVERYWHERE,
         **_RENDERED,
         **_ITEMS,
+        "return_tokens_as_token_ids": "Answers of this API have no log probabilities. Use /v1/chat/completions.",
         "timings_per_token": "Answers of this API do not say how long they took. Use /v1/chat/completions.",
         "add_generation_prompt": (
             "add_generation_prompt is not a parameter of this API: its messages say what is continued."
@@ -108,7 +105,6 @@ _BEAMS = frozenset({"length_penalty", "early_stopping", "best_of"})
 
 _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
     "include_reasoning": (True,),
     "add_generation_prompt": (True,),
     "length_penalty": (1.0,),

@@ -59,6 +59,8 @@ class Plan(Struct, kw_only=True):
     background: bool
     conversation_id: str | None
     wants_logprobs: bool
+    shows_ids: bool
+    """Whether the tokens of log probabilities are shown by their ids."""
     seals_reasoning: bool
     """Whether reasoning items carry `encrypted_content`."""
     summarizes_reasoning: bool
@@ -206,6 +208,7 @@ async def make_plan(
         background=bool(request.background),
         conversation_id=conversation_id,
         wants_logprobs=logprobs is not None,
+        shows_ids=bool(request.return_tokens_as_token_ids),
         seals_reasoning="reasoning.encrypted_content" in (request.include or ()),
         summarizes_reasoning=(
             reasoning is not None

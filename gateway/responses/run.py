@@ -95,7 +95,7 @@ class ResponseRun:
         self.plan = plan
         self.model: ServedModel = plan.model
         self.response: Response = plan.response
-        aligner = LogprobAligner() if plan.wants_logprobs else None
+        aligner = LogprobAligner(shows_ids=plan.shows_ids) if plan.wants_logprobs else None
         self._assembler = ResponseAssembler(
             plan.response,
             roles=with_unknown(plan.toolset.roles),

@@ -23,7 +23,8 @@ _MEDIA = "Settings of the media processor are not taken from requests on this se
 _HIDDEN = "The model's inner states are not shown on this server. Leave the parameter out."
 _COUNTS = "Counts of tokens are in the usage on this server. Leave the parameter out."
 _SEPARATE = (
-    "Reasoning is always apart from the text on this server, and streamed. Leave the parameter out."
+    "Reasoning is always apart from the text on this server, and streamed. Leave the parameter out, or read the model's "
+    "own text from /v1/completions."
 )
 _LENGTH = "The limit of output tokens has another name here: max_output_tokens in Responses, max_tokens elsewhere."
 

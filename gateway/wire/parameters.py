@@ -60,11 +60,14 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     echo: bool | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
     timings_per_token: bool | None = None
     """llama.cpp's name: the answer has `timings`, and vLLM's `metrics`."""
     include_reasoning: bool | None = None
     add_special_tokens: bool | None = None
     skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    """There are none: special tokens are not shown, or in Completions without spaces."""
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
 
     use_beam_search: bool | None = None
@@ -74,11 +77,9 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     early_stopping: bool | Literal["never"] | None = None
 
     # Defined so that they are rejected if they would change the answer.
-    spaces_between_special_tokens: bool | None = None
     logits_processors: Any = None
     ec_transfer_params: JsonObject | None = None
     media_io_kwargs: JsonObject | None = None
-    return_tokens_as_token_ids: bool | None = None
     return_token_offsets: bool | None = None
     return_prompt_text: bool | None = None
     logprob_token_ids: list[int] | None = None

@@ -58,6 +58,8 @@ _PARTS = ["input_text", "input_image", "output_text", "refusal", "input_file", "
 _SAID = ["output_text", "refusal"]
 _RESPONSE_FORMATS = ["json_object", "json_schema", "text"]
 MAX_STOPS = 4
+MAX_LOGPROBS = 5
+"""Of Completions."""
 MIN_OUTPUT_TOKENS = 16
 """Of the Responses API."""
 
@@ -117,6 +119,12 @@ def check_chat(raw: dict[str, Any]) -> None:
     _check_stream_options(raw)
     _check_tool_options(raw)
     _check_calls(raw.get("messages"))
+    if raw.get("max_tokens") is not None and raw.get("max_completion_tokens") is not None:
+        raise InvalidRequest(
+            "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+            param="max_tokens",
+            code="invalid_parameter_combination",
+        )
     wanted = raw.get("response_format")
     if _is_json_object(wanted) and not _mentions_json(raw.get("messages")):
         raise InvalidRequest(
@@ -140,6 +148,13 @@ def check_completion(raw: dict[str, Any]) -> None:
     _check_arguments(raw, COMPLETIONS)
     _check_stops(raw)
     _check_stream_options(raw)
+    logprobs = raw.get("logprobs")
+    if type(logprobs) is int and logprobs > MAX_LOGPROBS:
+        raise InvalidRequest(
+            f"Invalid 'logprobs': integer above maximum value. Expected a value <= {MAX_LOGPROBS}, but got {logprobs} instead.",
+            param="logprobs",
+            code="integer_above_max_value",
+        )
     n, best_of = raw.get("n") or 1, raw.get("best_of")
     if type(n) is int and type(best_of) is int and best_of < n:
         raise InvalidRequest(

@@ -61,6 +61,11 @@ BASES: dict[str, dict[str, Any]] = {
     "completions": {"model": "m", "prompt": "say"},
     "messages": {"model": "m", "max_tokens": 50, "messages": [USER]},
 }
+LOGPROBS: dict[str, dict[str, Any]] = {
+    "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 2},
+    "chat": {"logprobs": True, "top_logprobs": 2},
+    "completions": {"logprobs": 2, "echo": True},
+}
 RULE: dict[str, Any] = {"when": "say", "pieces": [{"reasoning": "Hm."}, {"text": "a b c"}]}
 
 
@@ -128,6 +133,8 @@ def base_for(name: str, api: str) -> dict[str, Any]:
     match row.get("needs"):
         case "a long prompt" if api == "completions":
             body["prompt"] = "say one two three four five six"
+        case "log probabilities" if api != "messages":
+            body |= LOGPROBS[api]
         case "a limit":
             body["max_output_tokens" if api == "responses" else "max_tokens"] = 5
         case "tools":
@@ -274,3 +281,23 @@ def test_what_the_model_does_not_allow_is_refused(http: httpx.Client, tmp_path: 
                 answer = client.post(PATHS[api], json={**BASES[api], name: TABLE[name]["sample"]})
                 assert answer.status_code == 400
                 assert name in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", ["responses", "chat", "completions"])
+def test_tokens_of_log_probabilities_may_be_ids(http: httpx.Client, api: str, stream: bool) -> None:
+    body = {**BASES[api], **LOGPROBS[api], "return_tokens_as_token_ids": True, "stream": stream}
+    shown = http.post(PATHS[api], json=body).text
+    tokens = re.findall(r'"token":\s?"([^"]*)"', shown)
+    if api == "completions":
+        lists = re.findall(r'"tokens":\s?\[([^]]*)\]', shown)
+        tokens = [each.strip('" ') for one in lists for each in one.split(",")]
+        assert '"text_offset":[0' in shown.replace(" ", "")
+    assert len(tokens) > 3
+    assert all(re.fullmatch(r"token_id:\d+", each) for each in tokens), tokens
+
+
+def test_special_tokens_are_shown_without_spaces(http: httpx.Client) -> None:
+    spaced = {"skip_special_tokens": False, "spaces_between_special_tokens": True}
+    answer = http.post("/completions", json={**BASES["completions"], **spaced})
+    assert answer.json()["error"]["param"] == "spaces_between_special_tokens"

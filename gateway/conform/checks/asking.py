@@ -12,6 +12,13 @@ from gateway.conform.registry import ServerUnderTest
 QUESTION = "What is the capital of France? Answer in one short sentence."
 FEW = 64
 """Enough tokens for a short answer."""
+LONG_ANSWERS = (
+    "List the capitals of France, Italy, Spain, Germany, Portugal, Austria.",
+    "Count from one to one hundred, in words.",
+)
+"""Questions with answers of more tokens than `SMALLEST`."""
+SMALLEST = 16
+"""The smallest `max_output_tokens` that OpenAI takes."""
 WEATHER: Json = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -48,6 +55,16 @@ def respond_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
         if event.get("type") == "error":
             raise CheckFailed(f"an error event: {event}")
     return events
+
+
+def cut_off(server: ServerUnderTest) -> Json:
+    """Fields of a request whose answer is longer than its limit of tokens. Raises `CheckSkipped` if the model says too
+    little."""
+    for question in LONG_ANSWERS:
+        asked = {"input": question, "temperature": 0}
+        if respond(server, **asked)["usage"]["output_tokens"] > SMALLEST:
+            return {**asked, "max_output_tokens": SMALLEST}
+    raise CheckSkipped("the model's answers are shorter than the smallest limit")
 
 
 def _refuses_to_store(answer: HttpAnswer, fields: Json) -> None:

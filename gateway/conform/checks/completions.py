@@ -52,3 +52,28 @@ def several(server: ServerUnderTest) -> None:
     require(
         [each["index"] for each in completion["choices"]] == [0, 1], "the choices are not 0 and 1"
     )
+
+
+@check("completions", "a stop sequence ends the text before it")
+def stop(server: ServerUnderTest) -> None:
+    [choice] = _complete(server, stop=["e"]).expect()["choices"]
+    require("e" not in choice["text"], "the text has the stop sequence")
+
+
+@check("completions", "echo gives the prompt before the text")
+def echo(server: ServerUnderTest) -> None:
+    [choice] = _complete(server, echo=True).expect()["choices"]
+    require(
+        choice["text"].startswith("The capital of France is"), f"the text is {choice['text']!r}"
+    )
+
+
+@check("completions", "log probabilities are given for each token, with its offset in the text")
+def logprobs(server: ServerUnderTest) -> None:
+    [choice] = _complete(server, logprobs=2, temperature=0).expect()["choices"]
+    found = choice["logprobs"]
+    fields = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+    lengths = {len(found[name]) for name in fields}
+    require(lengths and lengths != {0}, "there are none")
+    require(len(lengths) == 1, f"the lists have different lengths: {sorted(lengths)}")
+    require("".join(found["tokens"]) == choice["text"], "the tokens do not add up to the text")

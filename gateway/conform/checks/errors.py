@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.conform.checks.asking import chat_body
 from gateway.conform.checks.refusals import require_error
 from gateway.conform.client import Json
 from gateway.conform.outcome import require
@@ -65,6 +66,27 @@ def wrong_input(server: ServerUnderTest) -> None:
     _refused(server, "input", input=5)
 
 
+@check("errors", "an input of no items is refused by name")
+def empty_input(server: ServerUnderTest) -> None:
+    _refused(server, "input", input=[])
+
+
+@check("errors", "a request without a model is refused by name")
+def no_model(server: ServerUnderTest) -> None:
+    require_error(server.client.post("/responses", {"input": "Hello"}), 400, param="model")
+
+
+@check("errors", "an unknown parameter is refused by name")
+def unknown_parameter(server: ServerUnderTest) -> None:
+    _refused(server, "no_such_parameter", no_such_parameter=1)
+
+
+@check("errors", "a part of Chat Completions in an input is refused, and its place is named")
+def chat_part(server: ServerUnderTest) -> None:
+    part = {"type": "text", "text": "Hello"}
+    _refused(server, "input", input=[{"role": "user", "content": [part]}])
+
+
 @check("errors", "an unknown role is refused, and its place is named")
 def wrong_role(server: ServerUnderTest) -> None:
     _refused(
@@ -125,3 +147,22 @@ def no_messages(server: ServerUnderTest) -> None:
 def wrong_role_in_chat(server: ServerUnderTest) -> None:
     body = {"model": server.model, "messages": [{"role": "boss", "content": "a"}]}
     require_error(server.client.post("/chat/completions", body), 400, param="messages")
+
+
+@check("errors", "chat: more than four stop sequences are refused by name")
+def many_stops(server: ServerUnderTest) -> None:
+    body = chat_body(server, stop=["a", "b", "c", "d", "e"])
+    require_error(server.client.post("/chat/completions", body), 400, param="stop")
+
+
+@check("errors", "chat: stream_options without a stream are refused by name")
+def lonely_stream_options(server: ServerUnderTest) -> None:
+    body = chat_body(server, stream_options={"include_usage": True})
+    require_error(server.client.post("/chat/completions", body), 400, param="stream_options")
+
+
+@check("errors", "chat: an unknown parameter is refused by name")
+def unknown_parameter_in_chat(server: ServerUnderTest) -> None:
+    body = chat_body(server, no_such_parameter=1)
+    error = require_error(server.client.post("/chat/completions", body), 400)
+    require("no_such_parameter" in error["message"], f"the message is {error['message']!r}")

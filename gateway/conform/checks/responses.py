@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.conform.checks.asking import output_text, respond
+from gateway.conform.checks.asking import cut_off, output_text, respond
 from gateway.conform.client import Json
 from gateway.conform.outcome import require
 from gateway.conform.registry import ServerUnderTest, check
@@ -91,13 +91,25 @@ def echoes(server: ServerUnderTest) -> None:
 
 @check("responses", "a response that reaches its token limit is incomplete and says so")
 def incomplete(server: ServerUnderTest) -> None:
-    question = "Count from one to one hundred, in words."
-    response = respond(server, input=question, max_output_tokens=16)
-    if response["usage"]["output_tokens"] < 16:
-        return  # the model had no more to say
+    response = respond(server, **cut_off(server))
     require(response["status"] == "incomplete", f"status is {response['status']!r}")
     reason = response["incomplete_details"]["reason"]
     require(reason == "max_output_tokens", f"the reason is {reason!r}")
+
+
+@check("responses", "log probabilities that are included are those of the text's tokens")
+def logprobs(server: ServerUnderTest) -> None:
+    response = respond(server, include=["message.output_text.logprobs"], top_logprobs=2)
+    parts = [
+        part for item in response["output"] if item["type"] == "message" for part in item["content"]
+    ]
+    require(parts, "there is no message")
+    for part in parts:
+        require(part["logprobs"], "there are none")
+        text = "".join(token["token"] for token in part["logprobs"])
+        require(text == part["text"], "the tokens do not add up to the text")
+        alternatives = {len(token["top_logprobs"]) for token in part["logprobs"]}
+        require(alternatives == {2}, f"there are {alternatives} alternatives, not 2")
 
 
 @check("responses", "instructions are not part of a chained response's context")

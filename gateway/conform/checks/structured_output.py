@@ -89,3 +89,14 @@ def without_schema(server: ServerUnderTest) -> None:
         "text": {"format": {"type": "json_schema", "name": "answer"}},
     }
     require_error(server.client.post("/responses", body), 400, param="text")
+
+
+@check("structured output", "a strict schema that allows further properties is refused with 400")
+def open_schema(server: ServerUnderTest) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    body = {
+        "model": server.model,
+        "input": "Hello",
+        "text": {"format": {**FORMAT, "schema": schema, "strict": True}},
+    }
+    require_error(server.client.post("/responses", body), 400, param="text")

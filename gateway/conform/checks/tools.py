@@ -110,6 +110,18 @@ def lonely_output(server: ServerUnderTest) -> None:
     require_error(server.client.post("/responses", body), 400, param="input")
 
 
+@check("tools", "a call without its output is refused")
+def lonely_call(server: ServerUnderTest) -> None:
+    call = {
+        "type": "function_call",
+        "call_id": "call_1",
+        "name": "get_weather",
+        "arguments": '{"city": "Paris"}',
+    }
+    body = {"model": server.model, "input": [{"role": "user", "content": WEATHER}, call]}
+    require_error(server.client.post("/responses", body), 400, param="input")
+
+
 @check("tools", "a choice of a function that is not among the tools is refused")
 def unknown_choice(server: ServerUnderTest) -> None:
     body = {
@@ -146,3 +158,19 @@ def streamed_in_chat(server: ServerUnderTest) -> None:
     )
     [call] = fold_chunks(chunks)["choices"][0]["message"]["tool_calls"]
     _require_arguments(call["function"]["arguments"])
+
+
+@check("tools", "chat: the result of a call is a message, and the model answers")
+def result_in_chat(server: ServerUnderTest) -> None:
+    asked: Json = {"tools": [CHAT_FUNCTION], "max_completion_tokens": 512}
+    question = {"role": "user", "content": WEATHER}
+    first = chat(server, **asked, messages=[question], tool_choice=CHAT_FORCED)
+    message = first["choices"][0]["message"]
+    result = {
+        "role": "tool",
+        "tool_call_id": message["tool_calls"][0]["id"],
+        "content": '{"temperature": 21, "sky": "clear"}',
+    }
+    second = chat(server, **asked, messages=[question, message, result], tool_choice="none")
+    [choice] = second["choices"]
+    require(choice["message"]["content"] or choice["finish_reason"] == "length", "there is no text")

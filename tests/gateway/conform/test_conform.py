@@ -25,6 +25,7 @@ assert checks
 CONFIG = """
 [server]
 store = "memory"
+compatibility = "strict"
 [models.tiny]
 engine = "llamacpp"
 [models.vectors]
@@ -263,6 +264,32 @@ def test_a_server_that_is_gone_is_one_sentence(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith("gateway: http://127.0.0.1:1/v1 cannot be reached: ")
     with pytest.raises(Unreachable):
         run("http://127.0.0.1:1/v1", "models")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, b"{}", "refuses requests without a key (status 401); name one with --api-key"),
+        (200, b'{"data": []}', "cannot be read (it is empty); name a model with --model"),
+        (200, b"\x1b[2J", "cannot be read (status 200 with a body that is no JSON"),
+    ],
+)
+def test_a_list_of_models_that_cannot_be_used_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], status: int, body: bytes, said: str
+) -> None:
+    with serving(answering(status, body, "application/json")) as url:
+        assert main(["conform", url]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.rstrip("\n").isprintable()
+
+
+def test_a_key_that_is_refused_ends_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(answering(401, b"{}", "application/json")) as url:
+        assert main(["conform", url, "--model", "m", "--api-key", "very-secret-key"]) == 2
+    err = capsys.readouterr().err
+    assert "refuses the key (status 401)" in err
+    assert "very-secret-key" not in err
 
 
 @pytest.mark.parametrize("arguments", [["no url"], ["http://127.0.0.1:1", "--only", "nothing"]])

@@ -83,6 +83,8 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str | None, str | None]] = {
     "chat's options": ("chat", {"stream_options": {"include_usage": True}}, "The 'stream_options' parameter is only allowed when 'stream' is enabled.", "stream_options", None),
     "chat's function": ("chat", {"tools": [{"type": "function", "function": function(OPTIONAL)}]}, f"Invalid schema for function 'f': In context=(), {NEEDED}", "tools[0].function.parameters", "invalid_function_parameters"),
     "chat's format": ("chat", {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": OPTIONAL}}}, f"Invalid schema for response_format 'n': In context=(), {NEEDED}", "response_format", None),
+    "two limits": ("chat", {"max_tokens": 5, "max_completion_tokens": 5}, "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.", "max_tokens", "invalid_parameter_combination"),
+    "many log probabilities": ("completions", {"logprobs": 6}, "Invalid 'logprobs': integer above maximum value. Expected a value <= 5, but got 6 instead.", "logprobs", "integer_above_max_value"),
     "fewer than n": ("completions", {"n": 2, "best_of": 1}, "You requested that the server return more choices than it will generate (HINT: you must set 'n' (currently 2) to be at most 'best_of' (currently 1), or omit either parameter if you don't specifically want to use them.)", "best_of", None),
 }  # fmt: skip
 
