@@ -13,11 +13,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from gateway.engines.alignment import ScoredToken, TextAligner
 from gateway.errors import EngineError, GatewayError, InvalidRequest, Unsupported
 from gateway.protocols import (
+    BeamSearch,
     Engine,
     EngineOutput,
     EngineRequest,
@@ -53,16 +53,6 @@ _WITHOUT_EFFECT = {
 _NEUTRAL: tuple[object, ...] = (None, 0, [], {})
 
 
-class BeamSearch(Struct, frozen=True, kw_only=True):
-    """The parameters of a search."""
-
-    width: int
-    length_penalty: float = 1.0
-    """Exponent of the length, of prompt and output together, by which the sum of a beam's log probabilities is divided."""
-    early: bool = False
-    """Whether the search ends as soon as `width` beams are complete."""
-
-
 def beams_of(
     request: SharedParameters, model: ServedModel, sampling: Sampling, *, n: int = 1
 ) -> BeamSearch | None:
@@ -76,6 +66,11 @@ def beams_of(
         raise Unsupported(
             "Beam search is not available with the engine of this model. Leave the parameter out.",
             param="use_beam_search",
+        )
+    if n > 1 and "tokens" not in model.engine.capabilities:
+        raise Unsupported(
+            "Beam search gives one choice with this model. Send best_of, the number of beams.",
+            param="n",
         )
     width = n if request.best_of is None else request.best_of
     if width < n:
@@ -146,7 +141,7 @@ class Beams:
         self._error: BaseException | None = None
 
     async def check(self, engine: Engine, request: EngineRequest) -> None:
-        """Raise what the search would raise for `request`."""
+        """Raise what the search would raise for `request`, whose prompt is tokens."""
         self._room(engine, request)
         if request.sampling.stop:
             raise Unsupported(

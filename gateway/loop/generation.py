@@ -9,10 +9,11 @@ import msgspec
 
 from gateway.constraints import Constraint
 from gateway.errors import ParamPath
-from gateway.loop.beam_search import Beams, BeamSearch
+from gateway.loop.beam_search import Beams
 from gateway.loop.policies import Policies
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import (
+    BeamSearch,
     Engine,
     EngineRequest,
     PolicyRefusal,
@@ -34,7 +35,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     refusal: PolicyRefusal | None = None
     """The whole output, if a policy refused the prompt. The engine then gets no request."""
     beams: Beams | None = None
-    """The beam search that makes the output; None if the engine samples it."""
+    """The beam search that makes the output; None if the engine makes it."""
     beam: int = 0
     """Which of the best beams is the output."""
 
@@ -47,7 +48,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
     def sequences(self, n: int = 1) -> int:
         """Number of sequences that the engine generates for `n` choices."""
-        return n if self.beams is None else self.beams.search.width
+        search = self.request.beams if self.beams is None else self.beams.search
+        return n if search is None else search.width
 
 
 class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -194,8 +194,24 @@ class Generator:
             turn=shown,
             tail=rendered.tail,
         )
-        beams = None if settings.beams is None else Beams(settings.beams)
+        beams = None
+        if not isinstance(rendered.prompt, TokensPrompt):
+            request = self._with_upstreams_own(request)
+        elif settings.beams is not None:
+            beams = Beams(settings.beams)
         return Generation(turn=turn, rendered=rendered, request=request, beams=beams)
+
+    def _with_upstreams_own(self, request: EngineRequest) -> EngineRequest:
+        """`request` with what the gateway does itself for engines that take tokens."""
+        settings = self._settings
+        if settings.thinking_budget is None and settings.beams is None:
+            return request
+        thinks = "thinking_budget" in self.model.engine.capabilities
+        return msgspec.structs.replace(
+            request,
+            thinking_budget=settings.thinking_budget if thinks else None,
+            beams=settings.beams,
+        )
 
     async def fitting(self, turn: Turn, *, truncate: bool = False, preamble: int = 0) -> Generation:
         """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
@@ -254,15 +270,15 @@ class Generator:
         constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
         if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
             return None
-        if settings.beams is not None and constraint is not None:
-            if isinstance(constraint, Triggered):
-                return None
-            chosen = settings.structure is None and turn.text_format.kind == "text"
-            raise Unsupported(
-                "The output of a beam search cannot be enforced. Leave out the format of the text, or a tool_choice that "
-                "requires a call.",
-                param="tool_choice" if chosen else ("text", "format"),
-            )
+        if settings.beams is not None:
+            formatted = settings.structure is not None or turn.text_format.kind != "text"
+            if formatted or turn.tool_choice not in ("auto", "none"):
+                raise Unsupported(
+                    "The output of a beam search cannot be enforced. Leave out the format of the text, or a tool_choice that "
+                    "requires a call.",
+                    param=("text", "format") if formatted else "tool_choice",
+                )
+            return None
         return constraint
 
     def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:

@@ -80,7 +80,7 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
             param="allowed_token_ids",
             code="empty_array",
         )
-    if request.thinking_budget is not None and "tokens" not in capabilities:
+    if request.thinking_budget is not None and not capabilities & {"tokens", "thinking_budget"}:
         raise Unsupported(
             "The engine of this model counts its tokens itself, so its reasoning cannot be limited. Use the effort.",
             param=(

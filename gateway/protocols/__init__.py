@@ -31,6 +31,7 @@ from gateway.protocols.embedding import (
 from gateway.protocols.engine import (
     AdapterLoadingEngine,
     AddedToken,
+    BeamSearch,
     Capability,
     CountingEngine,
     Engine,
@@ -188,6 +189,7 @@ __all__ = [
     "AsgiApp",
     "Attributes",
     "AvailableTool",
+    "BeamSearch",
     "BufferedAppends",
     "BuiltinToolRenderer",
     "CallPiece",

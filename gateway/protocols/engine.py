@@ -43,7 +43,8 @@ Capability: TypeAlias = Literal[
     "messages",  # generates, and takes ChatPrompt; an engine with neither only embeds or reranks
     "logprobs",
     "prompt_logprobs",
-    "beam_search",  # gives log probabilities of continued prompts fast enough to search over them (a prefix cache)
+    "beam_search",  # gives log probabilities of continued prompts fast enough to search over them (a prefix cache); or, if
+    # it takes messages, takes EngineRequest.beams
     "json_schema",
     "json_object",
     "regex",
@@ -59,6 +60,7 @@ Capability: TypeAlias = Literal[
     "encrypted_reasoning",  # emits EncryptedReasoning, and takes it back from Turn.results
     "vllm_xargs",  # takes EngineRequest.vllm_xargs
     "data_parallel_rank",  # takes EngineRequest.data_parallel_rank
+    "thinking_budget",  # takes EngineRequest.thinking_budget; not needed by engines that take tokens
     "kv_transfer_params",  # takes EngineRequest.kv_transfer_params
     "mm_processor_kwargs",  # takes EngineRequest.mm_processor_kwargs
     "embeddings",  # is an EmbeddingEngine
@@ -95,6 +97,16 @@ class Sampling(Struct, frozen=True, kw_only=True):
     """Whether the engine removes special tokens from the text. False for formats that parse them."""
 
 
+class BeamSearch(Struct, frozen=True, kw_only=True):
+    """The parameters of a beam search."""
+
+    width: int
+    length_penalty: float = 1.0
+    """Exponent of the length, of prompt and output together, by which the sum of a beam's log probabilities is divided."""
+    early: bool = False
+    """Whether the search ends as soon as `width` beams are complete."""
+
+
 class EngineRequest(Struct, frozen=True, kw_only=True):
     """One generation."""
 
@@ -122,6 +134,10 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     """What vLLM's connector of caches is told about this request, likewise."""
     mm_processor_kwargs: Mapping[str, Any] = {}
     """Arguments of the model's processor of images and sounds, likewise."""
+    thinking_budget: int | None = None
+    """Maximum number of tokens of reasoning, likewise. For engines that take tokens, the gateway ends the reasoning."""
+    beams: BeamSearch | None = None
+    """The search whose best beam is the output, for engines with the capability `beam_search` that take messages."""
     turn: Turn | None = None
     """The turn that the prompt was rendered from. For engines without a model (the scripted one); others ignore it."""
     tail: Tail = "unknown"

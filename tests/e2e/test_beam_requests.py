@@ -180,3 +180,56 @@ def test_what_changes_nothing_is_accepted(http: httpx.Client) -> None:
 def test_tools_that_may_be_called_do_not_hinder_it(http: httpx.Client) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": False}}  # fmt: skip
     assert post(http, "chat", **BEAMS, tools=[tool]).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def upstream(
+    gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    """A gateway whose models are those of the other one, reached by messages."""
+
+    def behind(api: str, *extensions: str) -> dict[str, Any]:
+        openai = {
+            "base_url": gateway.base_url,
+            "model": "m",
+            "api": api,
+            "extensions": list(extensions),
+        }
+        return {"engine": "openai", "openai": openai}
+
+    search = "use_beam_search"
+    models = {
+        "m": behind("chat", search),
+        "r": behind("responses", search),
+        "plain": behind("chat"),
+    }
+    with (
+        run_gateway({"models": models}, tmp_path_factory.mktemp("front")) as running,
+        httpx.Client(base_url=running.base_url, timeout=60) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("model", ["m", "r"])
+@pytest.mark.parametrize("api", ["responses", "chat", "messages"])
+def test_an_upstream_searches_itself(upstream: httpx.Client, api: str, model: str) -> None:
+    answer = post(upstream, api, **BEAMS, model=model)
+    assert answer.status_code == 200, answer.text
+    assert text_of(api, answer.json()) == "bbb"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": "plain"}, "use_beam_search"),
+        ({"n": 2}, "n"),
+        ({"early_stopping": True}, "early_stopping"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)  # fmt: skip
+def test_what_an_upstream_does_not_search_is_refused(
+    upstream: httpx.Client, fields: dict[str, Any], param: str
+) -> None:
+    answer = post(upstream, "chat", **{**BEAMS, **fields})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == param

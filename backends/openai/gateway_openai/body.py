@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.sdk import (
+    BeamSearch,
     ChatPrompt,
     EngineRequest,
     InvalidRequest,
@@ -121,6 +122,12 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
     if request.vllm_xargs:
         _need("vllm_xargs", config)
         fields["vllm_xargs"] = request.vllm_xargs
+    if request.thinking_budget is not None:
+        of_vllm = config.extends("thinking_token_budget")
+        name = "thinking_token_budget" if of_vllm else "thinking_budget_tokens"
+        fields[name] = request.thinking_budget
+    if request.beams is not None:
+        fields.update(_beams(request.beams, config))
     constraint = request.constraint
     match constraint:
         case None:
@@ -134,6 +141,18 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
             outputs = _structured(constraint)
             _need("structured_outputs", config, ("text", "format"))
             fields["structured_outputs"] = outputs
+    return fields
+
+
+def _beams(search: BeamSearch, config: OpenAIConfig) -> dict[str, Any]:
+    """The search by vLLM's names. Its server has as many beams as choices, of which the first is the best."""
+    if search.early:
+        raise Unsupported(
+            "The upstream of this model does not end a beam search early. Leave it out.",
+            param="early_stopping",
+        )
+    fields: dict[str, Any] = {"use_beam_search": True, "length_penalty": search.length_penalty}
+    fields["n" if config.api == "chat" else "best_of"] = search.width
     return fields
 
 

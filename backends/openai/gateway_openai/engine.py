@@ -180,4 +180,8 @@ def capabilities_of(config: OpenAIConfig) -> frozenset[Capability]:
         found.add("allowed_token_ids")
     if config.extends("vllm_xargs"):
         found.add("vllm_xargs")
+    if config.extends("thinking_token_budget") or config.extends("thinking_budget_tokens"):
+        found.add("thinking_budget")
+    if config.extends("use_beam_search"):
+        found.add("beam_search")
     return frozenset(found)

@@ -11,7 +11,15 @@ from pydantic import TypeAdapter
 
 from gateway.constraints import Grammar, OneOf, Regex
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.protocols import NamedTool, Sampling, TextFormat, ToolChoice, ToolDefinition, Turn
+from gateway.protocols import (
+    BeamSearch,
+    NamedTool,
+    Sampling,
+    TextFormat,
+    ToolChoice,
+    ToolDefinition,
+    Turn,
+)
 from gateway.wire.item_decoding import decode_items
 
 pytestmark = pytest.mark.anyio
@@ -285,6 +293,25 @@ async def test_what_self_hosted_engines_take(stub: Any, asker: Any) -> None:
     assert await refused(stub, asker, plain, adapter="a") == "model"
     scored = Sampling(prompt_logprobs=1)
     assert await refused(stub, asker, plain, sampling=scored) == "prompt_logprobs"
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_beam_search_and_a_limit_of_reasoning_are_the_upstreams_own(
+    stub: Any, asker: Any, api: str
+) -> None:
+    def asked(*extensions: str) -> dict[str, Any]:
+        return {"api": api, "extensions": list(extensions)}
+
+    turn = Turn(items=[])
+    search = BeamSearch(width=4, length_penalty=2.0)
+    sent = await body(stub, asker, turn, asked("use_beam_search"), beams=search)
+    number = "n" if api == "chat" else "best_of"
+    found = {name: sent[name] for name in ("use_beam_search", "length_penalty", number)}
+    assert found == {"use_beam_search": True, "length_penalty": 2.0, number: 4}
+    early = BeamSearch(width=4, early=True)
+    assert await refused(stub, asker, turn, api=api, beams=early) == "early_stopping"
+    for name in ("thinking_token_budget", "thinking_budget_tokens"):
+        assert (await body(stub, asker, turn, asked(name), thinking_budget=0))[name] == 0
 
 
 async def refused(
