@@ -6,10 +6,10 @@ error format, and the run loop converts them to the `error` of a failed response
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 ParamPath: TypeAlias = tuple[str | int, ...]
 """The place of a parameter in a request: names and indices, outermost first, as `("input", 3, "content", 0, "text")`.
@@ -29,6 +29,10 @@ def param_path(param: str | ParamPath) -> ParamPath:
     return param
 
 
+RETRY_SOON: Final[Mapping[str, str]] = {"retry-after": "1"}
+"""Headers of an answer to a request that may succeed in a second."""
+
+
 class GatewayError(Exception):
     """Base class of all errors with an HTTP meaning.
 
@@ -40,6 +44,8 @@ class GatewayError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     default_code: ClassVar[str | None] = None
+    default_headers: ClassVar[Mapping[str, str]] = {}
+    """Headers of the answer where the constructor is given none."""
 
     def __init__(
         self,
@@ -53,7 +59,7 @@ class GatewayError(Exception):
         self.message = message
         self.at = param_path(param)
         self.code = code if code is not None else self.default_code
-        self.headers = headers or {}
+        self.headers = dict(self.default_headers) if headers is None else headers
 
     @property
     def param(self) -> str | None:
@@ -228,6 +234,7 @@ class EngineUnavailable(GatewayError):
     status = 503
     type = "service_unavailable_error"
     default_code = "engine_unavailable"
+    default_headers: ClassVar[Mapping[str, str]] = RETRY_SOON
 
 
 class StoreUnavailable(GatewayError):
@@ -236,6 +243,7 @@ class StoreUnavailable(GatewayError):
     status = 503
     type = "service_unavailable_error"
     default_code = "store_unavailable"
+    default_headers: ClassVar[Mapping[str, str]] = RETRY_SOON
 
 
 class ServerShuttingDown(GatewayError):
@@ -244,6 +252,7 @@ class ServerShuttingDown(GatewayError):
     status = 503
     type = "service_unavailable_error"
     default_code = "server_shutting_down"
+    default_headers: ClassVar[Mapping[str, str]] = RETRY_SOON
 
 
 class DeadlineExceeded(GatewayError):

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argument_parser()
     given = list(sys.argv[1:] if argv is None else argv)
     try:
-        arguments = parser.parse_args(_spelled(given, parser.commands))
+        arguments = parser.parse_args(parser.spelled(given))
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
     except ConfigurationError as error:
@@ -77,6 +77,35 @@ class _Parser(argparse.ArgumentParser):
             raise ConfigurationError(self._unknown(unknown[0].partition("=")[0]))
         return found, unknown
 
+    def spelled(self, given: list[str]) -> list[str]:
+        """The command line with `gateway help COMMAND` as `gateway COMMAND --help`. Raises `ConfigurationError` if it begins with
+        neither a command nor an option."""
+        if given[:1] == ["help"]:
+            given = [*given[1:2], "--help"]
+        options = list(self._option_string_actions)
+        word = given[0] if given else ""
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            if not any(each.startswith(name) for each in options):
+                raise ConfigurationError(self._unknown(name))
+        elif word and word not in self.commands:
+            near = f"--{word}" if f"--{word}" in options else nearest(word, self.commands)
+            hint = f'did you mean "gateway {near}"? ' if near else ""
+            raise ConfigurationError(
+                f"there is no command {word!r}; {hint}`gateway help` lists the commands"
+            )
+        return given
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = [str(each) for each in action.choices or ()]
+        near = nearest(str(value), known)
+        if known and value not in known and near:
+            name = action.metavar or "/".join(action.option_strings) or action.dest
+            raise ConfigurationError(
+                f'`{self.prog}`: {name} cannot be {value!r}; did you mean "{near}"? It is one of: {", ".join(known)}'
+            )
+        super()._check_value(action, value)
+
     def _unknown(self, word: str) -> str:
         if not word.startswith("-"):
             return f"`{self.prog}` takes no argument {word!r}; `{self.prog} --help` lists what it takes"
@@ -91,20 +120,6 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigurationError(
             f"`{self.prog}`: {message}; `{self.prog} --help` says what it takes"
         )
-
-
-def _spelled(given: list[str], commands: Collection[str]) -> list[str]:
-    """The command line with `gateway help COMMAND` as `gateway COMMAND --help`. Raises `ConfigurationError` for a command that does
-    not exist."""
-    if given[:1] == ["help"]:
-        given = [*given[1:2], "--help"]
-    if given and not given[0].startswith("-") and given[0] not in commands:
-        near = nearest(given[0], commands)
-        hint = f'did you mean "gateway {near}"? ' if near else ""
-        raise ConfigurationError(
-            f"there is no command {given[0]!r}; {hint}`gateway help` lists the commands"
-        )
-    return given
 
 
 def sentence(text: str) -> str:

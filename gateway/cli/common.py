@@ -24,7 +24,7 @@ MODEL is one of:
   owner/repo                  safetensors of the hub, for vLLM or TensorRT-LLM
   hf:NAME                     one of the hub, even if a file or folder of that name exists here
   http://host:port            a server of vLLM, SGLang or llama.cpp
-  https://host/v1#NAME        the model NAME of another server with OpenAI's API, with --engine openai
+  https://host/v1#NAME        the model NAME of another server with OpenAI's API
 """
 """What `MODEL` may be, for help texts."""
 

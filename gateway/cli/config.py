@@ -159,7 +159,7 @@ _HEAD = """\
 [server]
 # host = "127.0.0.1"
 # port = 8000
-# store = "sqlite"            # memory, sqlite, redis, none
+# store = "sqlite"            # memory, sqlite, redis, postgres, none
 
 # A key for each client: `gateway key NAME` makes one and prints its table.
 # [[server.api_keys]]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import re
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from cryptography.fernet import Fernet
 
 from gateway.cli.common import Commands, add_config_argument, configuration, table
@@ -55,7 +57,7 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="make a key for server.reasoning_keys instead, which seals encrypted_content",
     )
-    added = parser.add_argument_group("what an added key may do, as in [[server.api_keys]]")
+    added = parser.add_argument_group("what a new key may do, as in [[server.api_keys]]")
     added.add_argument("--admin", action="store_true")
     added.add_argument("--model", action="append", dest="models", metavar="NAME", help="repeatable")
     added.add_argument("--tool", action="append", dest="tools", metavar="NAME", help="repeatable")
@@ -94,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         case ["add" | "revoke"]:
             raise ConfigurationError(f"gateway key {arguments.words[0]} needs the name of a key.")
         case [] | [_]:
-            _print_new((arguments.words or ["default"])[0])
+            _print_new(arguments, _checked((arguments.words or ["default"])[0]))
         case _:
             raise ConfigurationError(
                 f"gateway key: there is no {arguments.words[0]!r}; see --help."
@@ -114,15 +116,25 @@ def _new_key() -> str:
     return f"sk-{secrets.token_urlsafe(32)}"
 
 
-def _print_new(name: str) -> None:
-    name, key = _checked(name), _new_key()
-    print(f"The key, shown this once:\n\n    {key}\n\nIn gateway.toml:\n")
-    print(f'[[server.api_keys]]\nname = "{name}"\nsha256 = "{hash_key(key)}"')
-
-
-def _add(arguments: argparse.Namespace, name: str) -> None:
+def _print_new(arguments: argparse.Namespace, name: str) -> None:
     key = _new_key()
-    made = ApiKey(
+    made = msgspec.to_builtins(_made(arguments, name, key), builtin_types=(datetime,))
+    print(f"The key, shown this once:\n\n    {key}\n\nIn gateway.toml:\n\n[[server.api_keys]]")
+    for field in msgspec.structs.fields(ApiKey):
+        value = made[field.name]
+        if field.required or value != field.default:
+            print(f"{field.name} = {_in_toml(value)}")
+
+
+def _in_toml(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _made(arguments: argparse.Namespace, name: str, key: str) -> ApiKey:
+    """The key with what the command line says that it may do."""
+    return ApiKey(
         name=name,
         sha256=hash_key(key),
         admin=arguments.admin,
@@ -132,6 +144,11 @@ def _add(arguments: argparse.Namespace, name: str) -> None:
         expires=arguments.expires,
         **{limit: getattr(arguments, limit) for limit in _LIMITS},
     )
+
+
+def _add(arguments: argparse.Namespace, name: str) -> None:
+    key = _new_key()
+    made = _made(arguments, name, key)
 
     async def add(store: ResponseStore) -> None:
         await change_stored_keys(store, lambda keys: [*keys, made])

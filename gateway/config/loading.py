@@ -333,10 +333,12 @@ def model_name(path: str) -> str:
 
 def _new_model(path: str, taken: Collection[str]) -> tuple[str, dict[str, Any]]:
     """The name and the table of a model that is not configured. One of the hub has its whole name as an alias, or as its
-    name if the short one is taken. The fragment of a URL is the model's name there and here."""
+    name if the short one is taken. The fragment of a URL is the model's name there and here, of a server with OpenAI's API."""
     if path.startswith(("http://", "https://")):
         url, _, fragment = path.partition("#")
-        return fragment or model_name(url), {"path": url}
+        if fragment:
+            return fragment, {"path": url, "engine": "openai"}
+        return model_name(url), {"path": url}
     name, hub_name = model_name(path), hub_name_of(path)
     if hub_name is None or str(hub_name) == name:
         return name, {"path": path}

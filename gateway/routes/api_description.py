@@ -67,6 +67,11 @@ _PAGE: Final[tuple[JsonSchema, ...]] = (
     {"name": "limit", "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}},
     {"name": "order", "schema": {"enum": ["asc", "desc"]}},
 )  # fmt: skip
+_BEFORE: Final[JsonSchema] = {
+    "name": "before",
+    "schema": {"type": "string"},
+    "description": "The id before which the page ends.",
+}
 _INCLUDE: Final[JsonSchema] = {
     "name": "include",
     "schema": {"type": "array", "items": {"type": "string"}},
@@ -102,7 +107,9 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", _RESPONSE): Operation(answers=Response, streams=AnyEvent, query=(_INCLUDE, *_STREAM)),
     ("DELETE", _RESPONSE): Operation(answers=Deleted),
     ("POST", f"{_RESPONSE}/cancel"): Operation(answers=Response),
-    ("GET", f"{_RESPONSE}/input_items"): Operation(answers=Listing, query=(*_PAGE, _INCLUDE)),
+    ("GET", f"{_RESPONSE}/input_items"): Operation(
+        answers=Listing, query=(*_PAGE, _BEFORE, _INCLUDE)
+    ),
     ("POST", "/v1/responses/input_tokens"): Operation(takes=ResponseRequest, answers=InputTokens),
     ("POST", "/v1/responses/compact"): Operation(takes=ResponseRequest, answers=CompactedResponse),
     ("POST", "/v1/conversations"): Operation(

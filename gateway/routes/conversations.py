@@ -15,7 +15,7 @@ from gateway.errors import ConversationFull, InvalidRequest, NotFound, Unsupport
 from gateway.protocols import ResponseStore
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
-from gateway.routes.pages import PAGED_BY, page_query, unknown_after
+from gateway.routes.pages import PAGED_BY, page_query, unknown_item
 from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.unknown import note_unknown
@@ -109,7 +109,7 @@ async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> AS
         owner=owner_of(request),
     )
     if page is None:
-        raise unknown_after(query.after) if query.after else _unknown(conversation_id)
+        raise unknown_item(query.after) if query.after else _unknown(conversation_id)
     shown = await _item_list(request, page.items, include)
     return json_answer(listing(shown, has_more=page.has_more))
 

@@ -1,4 +1,4 @@
-"""Pagination in OpenAI's style: `after`, `limit`, `order`."""
+"""Pagination in OpenAI's style: `after`, `limit`, `order`, and `before` for lists that are in memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ class PageQuery(Struct, frozen=True, kw_only=True):
     after: str | None
     limit: int
     order: Order
+    before: str | None = None
 
 
-def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"]) -> PageQuery:
-    """Parse the pagination parameters of a query string. Raises `InvalidRequest` with the wrong parameter."""
-    if "before" in query:
+def page_query(
+    query: Mapping[str, str], *, default_order: Literal["asc", "desc"], backwards: bool = False
+) -> PageQuery:
+    """Parse the pagination parameters of a query string. Raises `InvalidRequest` with the wrong parameter.
+
+    `backwards`: whether the list can be read backwards, by `before`."""
+    if "before" in query and not backwards:
         raise Unsupported(
             "'before' is not supported. Use 'after', and 'order' to reverse the list.",
             param="before",
@@ -49,22 +54,28 @@ def page_query(query: Mapping[str, str], *, default_order: Literal["asc", "desc"
         after=query.get("after") or None,
         limit=int(limit),
         order="asc" if order == "asc" else "desc",
+        before=query.get("before") or None,
     )
 
 
 def page_of(items: Sequence[Item], query: PageQuery) -> Listing:
-    """A page of a list that is in memory, oldest first."""
+    """A page of a list that is in memory, oldest first. With `before` alone it is the one that ends there."""
     ordered = list(items) if query.order == "asc" else list(reversed(items))
-    if query.after is not None:
-        ids = [item.id for item in ordered]
-        if query.after not in ids:
-            raise unknown_after(query.after)
-        ordered = ordered[ids.index(query.after) + 1 :]
-    return listing(ordered[: query.limit], has_more=len(ordered) > query.limit)
+    start = 0 if query.after is None else _place(query.after, ordered, "after") + 1
+    end = len(ordered) if query.before is None else _place(query.before, ordered, "before")
+    between = ordered[start:end]
+    backwards = query.before is not None and query.after is None
+    shown = between[-query.limit :] if backwards else between[: query.limit]
+    return listing(shown, has_more=len(between) > query.limit)
 
 
-def unknown_after(after: str) -> NotFound:
-    """The error for an `after` that is not in the list."""
-    return NotFound(
-        f"Item with id '{after[:100]}' not found.", param="after", code="item_not_found"
-    )
+def _place(wanted: str, items: Sequence[Item], param: Literal["after", "before"]) -> int:
+    for place, item in enumerate(items):
+        if item.id == wanted:
+            return place
+    raise unknown_item(wanted, param)
+
+
+def unknown_item(wanted: str, param: Literal["after", "before"] = "after") -> NotFound:
+    """The error for the end of a page that is not in the list."""
+    return NotFound(f"Item with id '{wanted[:100]}' not found.", param=param, code="item_not_found")

@@ -152,8 +152,8 @@ async def list_input_items(request: HttpRequest, response_id: FromPath[str]) -> 
     """List a page of the input items of a response."""
     record = await _record(request, response_id)
     include = include_of(request.query_params)
-    query = page_query(request.query_params, default_order="desc")
-    _note_unknown(request, PAGED_BY)
+    query = page_query(request.query_params, default_order="desc", backwards=True)
+    _note_unknown(request, (*PAGED_BY, "before"))
     page = page_of(list(record.input), query)
     shown = await as_listed(
         page.data,

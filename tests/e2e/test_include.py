@@ -238,9 +238,33 @@ def test_what_cannot_be_included_is_told_by_its_place(
     assert len(client.conversations.items.list(made.id).data) == 1
 
 
-def test_unknown_parameters_are_counted_and_before_is_refused(
-    gateway: RunningGateway, client: Any
-) -> None:
+def test_input_items_are_paged_in_both_directions(gateway: RunningGateway, client: Any) -> None:
+    items: Any = [{"role": "user", "id": f"msg_{each}", "content": "go"} for each in range(6)]
+    made = client.responses.create(model="m", input=items)
+    url = f"{gateway.base_url}/responses/{made.id}/input_items"
+
+    ids = [item["id"] for item in httpx.get(url, params={"order": "asc"}).json()["data"]]
+    names = {each: str(place) for place, each in enumerate(ids)}
+
+    def places(**query: Any) -> tuple[str, bool]:
+        listed = httpx.get(url, params=query).raise_for_status().json()
+        return "".join(names[item["id"]] for item in listed["data"]), listed["has_more"]
+
+    assert places() == ("543210", False)
+    assert places(before=ids[2]) == ("543", False)
+    assert places(before=ids[2], limit=2) == ("43", True)
+    assert places(before=ids[4], limit=2, order="asc") == ("23", True)
+    assert places(before=ids[4], after=ids[0], limit=2, order="asc") == ("12", True)
+    assert places(before=ids[0], after=ids[4], order="asc") == ("", False)
+    refused = httpx.get(url, params={"before": "msg_none"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (404, "before")
+    conversation = client.conversations.create(items=items[:1])
+    listed = f"{gateway.base_url}/conversations/{conversation.id}/items"
+    refused = httpx.get(listed, params={"before": "msg_0"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "before")
+
+
+def test_unknown_parameters_are_counted(gateway: RunningGateway, client: Any) -> None:
     made = client.responses.create(model="m", input="go", tools=TOOLS)
     url = f"{gateway.base_url}/responses/{made.id}/input_items"
     assert httpx.get(url, params={"trace": "1"}).status_code == 200
@@ -248,5 +272,3 @@ def test_unknown_parameters_are_counted_and_before_is_refused(
     assert (
         'gateway_unknown_parameters_total{parameter="other",route="/v1/responses"} 1.0' in metrics
     )
-    refused = httpx.get(url, params={"before": "msg_1"})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "before")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from gateway.errors import InvalidRequest, ParamPath, param_text, renamed_params
+from gateway import errors
+from gateway.errors import GatewayError, InvalidRequest, ParamPath, param_text, renamed_params
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+ERRORS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, GatewayError) and each is not GatewayError
+]
 
 
 @pytest.mark.parametrize(
@@ -35,3 +45,20 @@ def test_a_renamed_error_is_the_same_error() -> None:
         raise raised
     assert caught.value is raised
     assert (raised.param, raised.code) == ("tools[0].filters.n", "bad")
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_the_page_of_errors_has_each(kind: type[GatewayError]) -> None:
+    rows = [line.split("|")[1:4] for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    named = [
+        row for row in rows if row[0].strip() == str(kind.status) and f"`{kind.type}`" in row[1]
+    ]
+    assert any(kind.default_code is None or f"`{kind.default_code}`" in row[2] for row in named)
+
+
+def test_what_is_away_is_said_to_be_worth_another_try() -> None:
+    away = [each for each in ERRORS if each.status == 503]
+    assert away
+    for kind in away:
+        assert kind("away").headers == {"retry-after": "1"}
+        assert kind("away", headers={"retry-after": "7"}).headers == {"retry-after": "7"}

@@ -24,6 +24,10 @@ class ReplicaBusy(ReplicaFailure):
         self.retry_after = retry_after
 
 
+class UnknownServer(ReplicaFailure):
+    """The server is none that this engine knows. It answers, so it does not help to wait."""
+
+
 class ReplicaErrorBody(Struct):
     """The `error` object of a response or an event."""
 

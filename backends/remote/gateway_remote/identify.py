@@ -10,7 +10,7 @@ from msgspec import Struct
 from gateway.sdk import Capability
 from gateway_remote.client import ReplicaClient
 from gateway_remote.config import DialectName
-from gateway_remote.failures import ReplicaFailure
+from gateway_remote.failures import ReplicaFailure, UnknownServer
 from gateway_remote.media import counts_media
 from gateway_remote.replica import Endpoint
 
@@ -89,7 +89,8 @@ _OWNERS: dict[str, DialectName] = {
 async def identify(
     client: ReplicaClient, where: Endpoint, *, dialect: DialectName | None, model: str | None
 ) -> Identity:
-    """Identify the server. Raises `ReplicaFailure` if it does not respond, or does not serve the model."""
+    """Identify the server. Raises `ReplicaFailure` if it does not respond, or does not serve the model, and `UnknownServer` if its
+    kind is neither known nor configured."""
     cards = (await client.get(where, "/v1/models", _Models, within=_TIMEOUT)).data
     bases = [card for card in cards if card.parent is None]
     card = next((each for each in bases if model in (None, each.id)), None)
@@ -138,9 +139,7 @@ async def _kind(client: ReplicaClient, where: Endpoint, card: _Card) -> DialectN
     if kind is None and await _answers(client, where, "/props"):
         kind = "llamacpp"
     if kind is None:
-        raise ReplicaFailure(
-            f"unknown kind of server (owned_by is {card.owned_by!r}); set `dialect`"
-        )
+        raise UnknownServer(f"its models are owned by {card.owned_by[:100]!r}")
     if kind == "vllm":
         # The route exists if an empty request is rejected as invalid rather than not found.
         status = await client.status(where, "/inference/v1/generate", within=_TIMEOUT, body=b"{}")

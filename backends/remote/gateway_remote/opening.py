@@ -22,7 +22,7 @@ from gateway_remote.dialects import DIALECTS, Dialect, ServedModelInfo
 from gateway_remote.discovery import Discovery, discovery, is_address
 from gateway_remote.embedding import RemoteEmbedder
 from gateway_remote.engine import RemoteEngine
-from gateway_remote.failures import ReplicaFailure
+from gateway_remote.failures import ReplicaFailure, UnknownServer
 from gateway_remote.health import HealthMonitor
 from gateway_remote.identify import Identity, identify
 from gateway_remote.reranking import RemoteReranker
@@ -126,16 +126,26 @@ def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -
 async def _first_answer(
     found: Discovery, client: ReplicaClient, config: RemoteConfig, context: EngineContext
 ) -> Identity:
-    """Model information from the first replica that responds."""
+    """Model information from the first replica that responds. Raises `ConfigurationError` if none does in time, or if all that
+    are there are servers of an unknown kind."""
     give_up = time.monotonic() + config.start_timeout
     logged = False
     while True:
         reasons: list[str] = []
+        unknown: list[UnknownServer] = []
         for where in await found.find():
             try:
                 return await identify(client, where, dialect=config.dialect, model=config.model)
             except ReplicaFailure as failure:
                 reasons.append(f"{where}: {failure}")
+                if isinstance(failure, UnknownServer):
+                    unknown.append(failure)
+        if unknown and len(unknown) == len(reasons):
+            raise ConfigurationError(
+                f"The server of the model {context.name!r} is none of vLLM, SGLang, TensorRT-LLM and llama.cpp ({reasons[0]}). "
+                'Any server with OpenAI\'s API is used with engine = "openai" (`gateway serve https://host/v1#NAME`, with the '
+                "model's name there). If it is one of the four, set dialect."
+            )
         if time.monotonic() >= give_up:
             why = "; ".join((*reasons, *found.problems)) or "there are none"
             raise ConfigurationError(f"No engine of the model {context.name!r} answers ({why}).")

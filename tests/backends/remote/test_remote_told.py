@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
 from gateway_remote import RemoteConfig, open_remote
+from tests.backends.remote.http_stubs import serve_stub
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +47,22 @@ async def test_a_replica_that_goes_is_said_to_be_away(
         await stub.stop()
         await wait_until_async(lambda: caplog.records)
     assert caplog.messages[0].startswith(f"{stub.url} is away: ")
+
+
+async def test_a_server_of_another_kind_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Other:
+        async def models(self, _request: web.Request) -> web.Response:
+            return web.json_response({"data": [{"id": "gpt", "owned_by": "example"}]})
+
+        async def health(self, _request: web.Request) -> web.Response:
+            return web.Response()
+
+    async with AsyncExitStack() as stack:
+        url = await serve_stub(stack, Other(), "/v1/responses", Other().health)
+        config = RemoteConfig(urls=[url], start_timeout=3600)
+        with pytest.raises(ConfigurationError, match=r"owned by 'example'.*openai"):
+            async with open_remote(config, EngineContext(name="m", path=None)):
+                pass
+    assert not caplog.records

@@ -284,6 +284,9 @@ def test_help_is_a_command_too(
         (["serv"], 'did you mean "gateway serve"?'),
         (["help", "instal"], 'did you mean "gateway install"?'),
         (["frobnicate"], "`gateway help` lists the commands"),
+        (["version"], 'did you mean "gateway --version"?'),
+        (["config", "chek"], "ACTION cannot be 'chek'; did you mean \"check\"?"),
+        (["new", "tol", "x"], "cannot be 'tol'; did you mean \"tool\"? It is one of: engine, "),
     ],
 )
 def test_a_wrong_command_is_answered_by_a_sentence(
@@ -313,6 +316,8 @@ def test_a_wrong_name_is_compared_with_what_is_not_installed(
         (["serve", "--prot=1"], "`gateway serve` has no option '--prot'; did you mean \"--port\"?"),
         (["key", "--xyzzy"], "`gateway key` has no option '--xyzzy'; `gateway key --help` lists"),
         (["config", "check", "x.toml"], "`gateway config check` takes no argument 'x.toml'"),
+        (["--verion"], "`gateway` has no option '--verion'; did you mean \"--version\"?"),
+        (["-v", "serve"], "`gateway` has no option '-v'; "),
     ],
 )  # fmt: skip
 def test_an_unknown_option_is_one_sentence(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import UTC, datetime
 
 import pytest
 
@@ -22,6 +23,23 @@ def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:
     principal = door.principal("/v1/models", [header])
     assert principal is not None
     assert principal.name == "alice"
+
+
+def test_the_lines_of_a_key_say_what_it_may_do(capsys: pytest.CaptureFixture[str]) -> None:
+    may = ["--admin", "--model", 'q"*', "--model", "b", "--tool", "mcp", "--tokens-per-day", "9"]
+    assert main(["key", "ada", *may, "--priority", "-1", "--expires", "2030-01-31"]) == 0
+    out = capsys.readouterr().out
+    [made] = tomllib.loads(out[out.index("[[") :])["server"]["api_keys"]
+    assert made.pop("sha256")
+    assert made == {
+        "name": "ada",
+        "admin": True,
+        "models": ['q"*', "b"],
+        "tools": ["mcp"],
+        "tokens_per_day": 9,
+        "priority": -1,
+        "expires": datetime(2030, 1, 31, tzinfo=UTC),
+    }
 
 
 def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:

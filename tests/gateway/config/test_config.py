@@ -207,9 +207,11 @@ def test_a_model_of_the_hub_has_its_whole_name_as_an_alias(
     ],
 )
 def test_the_fragment_of_a_url_is_the_model_s_name(url: str, name: str, path: str) -> None:
-    assert load_config(models=[url], engine="openai").models == {
-        name: ModelConfig(path=path, engine="openai")
+    assert load_config(models=[url], engine="remote").models == {
+        name: ModelConfig(path=path, engine="remote")
     }
+    engine = "openai" if name == "big/model" else None
+    assert load_config(models=[url]).models == {name: ModelConfig(path=path, engine=engine)}
 
 
 def test_several_models_of_the_command_line() -> None:
