@@ -98,6 +98,7 @@ def watch(parent: int, seconds: float) -> None:
             return  # the parent has ended
         signals = tracebacks.count(_TRACEBACK)
         tracebacks = (tracebacks + data)[:_MAX_TRACEBACK_BYTES]
+        now = time.monotonic()  # `select` may have waited long
         if end is None:
             end = now + seconds
         if tracebacks.count(_TRACEBACK) > max(signals, 1):
