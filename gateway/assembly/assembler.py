@@ -69,8 +69,9 @@ class ResponseAssembler:
         built without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
         """
         self.response = response
-        self._events = EventCollector()
-        self._next = self._events.next
+        self.events = EventCollector()
+        """Numbers and collects the events."""
+        self._next = self.events.next
         self.items = ItemAssembler(
             roles=roles,
             new_id=new_id,
@@ -80,7 +81,7 @@ class ResponseAssembler:
             known=known,
             summarizes=summarizes,
             approval_id=approval_id,
-            make=plain_builder if quiet else AnnouncedBuilders(self._events),
+            make=plain_builder if quiet else AnnouncedBuilders(self.events),
         )
         """Builds the items."""
         self._new_id = new_id
@@ -122,8 +123,8 @@ class ResponseAssembler:
         """Continue a response in progress whose opening events were sent already; the next event has `number`."""
         self.started = True
         self.response.status = "in_progress"
-        self._events.continue_from(number)
-        self._next = self._events.next
+        self.events.continue_from(number)
+        self._next = self.events.next
 
     def feed(self, deltas: Sequence[Delta]) -> EventList:
         """Write `deltas` into the response. Returns the resulting events, in order.
@@ -134,77 +135,80 @@ class ResponseAssembler:
         if self._gathers:
             self.items.gather(deltas)
             return []
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.write(deltas)
         return out
 
-    def feed_framed(self, deltas: Sequence[Delta]) -> EventList | bytes:
-        """Like `feed`, for server-sent events. Returns the encoded event in the usual case, more text of the open item."""
-        if len(deltas) == 1 and self._aligner is None:
-            delta, item = deltas[0], self.items.open
-            if type(delta) is TextDelta and type(item) is AnnouncedMessage:
-                return item.frame_text(delta.text) or self.feed(deltas)
-            if type(delta) is ReasoningDelta and type(item) is AnnouncedReasoning:
-                return item.frame_text(delta.text)
-        return self.feed(deltas)
+    def feed_framed(self, deltas: Sequence[Delta]) -> EventList:
+        """Like `feed`, for server-sent events: the text that is then open may be continued by `events.more_text`."""
+        out = self.feed(deltas)
+        if self._aligner is not None:
+            return out
+        item = self.items.open
+        if type(item) is AnnouncedMessage:
+            if (text := item.open_text()) is not None:
+                self.events.open_text(TextDelta, *text)
+        elif type(item) is AnnouncedReasoning:
+            self.events.open_text(ReasoningDelta, *item.open_text())
+        return out
 
     def end_generation(self, reason: FinishReason) -> EventList:
         """Handle the end of a generation: close the items that it left open."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.end_generation(reason)
         return out
 
     def call_running(self, call: ServerCallBuilder) -> EventList:
         """Mark a pending call as running."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         call.running()
         return out
 
     def call_progressed(self, call: ServerCallBuilder) -> EventList:
         """Show that a running call is making progress."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         call.progressed()
         return out
 
     def call_finished(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
         """Finish a pending call with its result."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.call_finished(call, result)
         return out
 
     def approved_call(self, name: str, arguments: str, approval_request_id: str) -> EventList:
         """Add a call that the client approved since the model wrote it. It is then pending."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.approved_call(name, arguments, approval_request_id)
         return out
 
     def list_tools(self, listing: items.McpListTools) -> EventList:
         """Add the tool list of an MCP server, or the error that prevented listing. `listing` has no id yet."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.close_open("completed")
         item = msgspec.structs.replace(listing, id=self._new_id("mcpl_"))
-        tools = AnnouncedToolList(item, self._events)
+        tools = AnnouncedToolList(item, self.events)
         self.items.begin(tools)
         self.items.put(tools.output_index, tools.close("completed"))
         return out
 
     def open_compaction(self) -> EventList:
         """Start a compaction item: the preceding conversation is being summarized."""
-        out = self._events.begin_step()
-        self._compaction = AnnouncedCompaction(self._new_id("cmp_"), self._events)
+        out = self.events.begin_step()
+        self._compaction = AnnouncedCompaction(self._new_id("cmp_"), self.events)
         self.items.begin(self._compaction)
         return out
 
     def compacting(self) -> EventList:
         """Report that the summary is being written."""
         assert self._compaction is not None, "it was opened"
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self._compaction.compacting()
         return out
 
     def end_compaction(self, sealed: str) -> EventList:
         """Finish the compaction item."""
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self._finish_compaction(sealed)
         return out
 
@@ -264,7 +268,7 @@ class ResponseAssembler:
         if self._ended:
             raise RuntimeError("a response ends once")
         self._ended = True
-        out = self._events.begin_step()
+        out = self.events.begin_step()
         self.items.end()
         self._finish_compaction("")
         self.response.output = self.items.finished_items

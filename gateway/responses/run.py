@@ -35,7 +35,13 @@ from gateway.responses.ending import (
     goes_into_conversation,
 )
 from gateway.responses.plan import Plan
-from gateway.responses.turns import FrameSink, Ready, ResponseTurns, ResponseWriter
+from gateway.responses.turns import (
+    FramedWriter,
+    FrameSink,
+    Ready,
+    ResponseTurns,
+    ResponseWriter,
+)
 from gateway.runtime.media import sees_images
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -345,7 +351,7 @@ class ResponseRun:
                 for listing in plan.listings if first is not None else ():
                     await sink(assembler.list_tools(listing))
                 if plan.generates and first is not None:
-                    writer = ResponseWriter(assembler, framed=framed)
+                    writer = FramedWriter(assembler) if framed else ResponseWriter(assembler)
                     if plan.toolset.bound_tools:
                         await self._run_turns(first, writer, sink)
                     else:  # the gateway runs no calls, so there is one turn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import TypeAlias
 
@@ -29,12 +29,13 @@ class ResponseWriter:
     """Writes a response's output as events. Implements `TurnWriter` and `CallProgressWriter` of
     `gateway.loop.writers`."""
 
-    def __init__(self, assembler: ResponseAssembler, *, framed: bool) -> None:
-        """`framed`: for server-sent events. Most of them are then returned as they are sent."""
-        self.feed: Callable[[Sequence[Delta]], Ready] = (
-            assembler.feed_framed if framed else assembler.feed
-        )
+    __slots__ = ("_assembler",)
+
+    def __init__(self, assembler: ResponseAssembler) -> None:
         self._assembler = assembler
+
+    def feed(self, deltas: Sequence[Delta]) -> Ready:
+        return self._assembler.feed(deltas)
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
         return [*self._assembler.feed(held), *self._assembler.end_generation(reason)]
@@ -47,6 +48,19 @@ class ResponseWriter:
 
     def called(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
         return self._assembler.call_finished(call, result)
+
+
+class FramedWriter(ResponseWriter):
+    """A `ResponseWriter` for server-sent events: most of them are returned as they are sent."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, assembler: ResponseAssembler) -> None:
+        super().__init__(assembler)
+        self._events = assembler.events
+
+    def feed(self, deltas: Sequence[Delta]) -> Ready:
+        return self._events.more_text(deltas) or self._assembler.feed_framed(deltas)
 
 
 class ResponseTurns(TurnLoop[Ready]):

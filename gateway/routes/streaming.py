@@ -253,21 +253,29 @@ class EventStream(StreamedAnswer):
         return super().begin_silent()
 
     async def make(self, body: StreamBody) -> bytes:
-        last, write = SSE_DONE, body.write
-
-        def write_ready(ready: Ready) -> Awaitable[None]:
-            nonlocal last
-            if isinstance(ready, bytes):  # nearly each token
-                if (write_chunk := body.write_chunk) is not None and write_chunk(ready):
-                    return ACCEPTED
-                return write(ready)
-            frames = b"".join(map(sse_frame, ready))
-            if isinstance(ready[-1], TERMINAL):  # leaves in one write with what ends the stream
-                last = frames + SSE_DONE
-                return ACCEPTED
-            return write(frames)
-
-        await self._run.run_framed(write_ready)
+        events = _EventWriter(body)
+        await self._run.run_framed(events.write)
         if self._run.refused:
             self._run.scope.raise_error()
-        return last
+        return events.last
+
+
+class _EventWriter:
+    """Writes a run's events to `body`, but for the last of them, which leave in one write with what ends the stream."""
+
+    __slots__ = ("_body", "last")
+
+    def __init__(self, body: StreamBody) -> None:
+        self._body = body
+        self.last = SSE_DONE
+
+    def write(self, ready: Ready) -> Awaitable[None]:
+        if isinstance(ready, bytes):  # nearly each token
+            if (write_chunk := self._body.write_chunk) is not None and write_chunk(ready):
+                return ACCEPTED
+            return self._body.write(ready)
+        frames = b"".join(map(sse_frame, ready))
+        if isinstance(ready[-1], TERMINAL):
+            self.last = frames + SSE_DONE
+            return ACCEPTED
+        return self._body.write(frames)

@@ -103,17 +103,34 @@ def chunk_writer(send: Send, silence: WriteObserver | None = None) -> Callable[[
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
         return _caller_writer(send, silence)
-    flow, transport = cycle.flow, cycle.transport
+    return _ChunkWriter(cycle, silence or _Unobserved()).write
 
-    def write(body: bytes) -> bool:
-        if flow.write_paused or cycle.disconnected or not body:
+
+class _ChunkWriter:
+    """See `chunk_writer`. Not a closure, whose cells are scattered in memory."""
+
+    __slots__ = ("_cycle", "_flow", "_silence", "_transport")
+
+    def __init__(self, cycle: RequestResponseCycle, silence: WriteObserver) -> None:
+        self._cycle = cycle
+        self._flow, self._transport = cycle.flow, cycle.transport
+        self._silence = silence
+
+    def write(self, body: bytes) -> bool:
+        if self._flow.write_paused or self._cycle.disconnected or not body:
             return False
-        if silence is not None:
-            silence.wrote = True
-        transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        self._silence.wrote = True
+        self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
         return True
 
-    return write
+
+class _Unobserved:
+    """Stands for an observer where there is none."""
+
+    __slots__ = ("send", "wrote")
+
+    send: Send | None
+    wrote: bool
 
 
 def _caller_writer(send: Send, silence: WriteObserver | None) -> Callable[[bytes], bool]:

@@ -14,7 +14,7 @@ from gateway.assembly.logprobs import logprob
 from gateway.deltas import CitedSource
 from gateway.protocols import TokenLogprob
 from gateway.wire import content, events, items
-from gateway.wire.delta_frame import DeltaFrame
+from gateway.wire.delta_frame import DeltaFrame, delta_frame
 
 
 class MessageBuilder(ItemBuilder):
@@ -100,9 +100,6 @@ class AnnouncedMessage(Announced, MessageBuilder):
     """Announces a message, its parts, its text and its annotations. Each annotation follows the delta that completes the text
     it refers to."""
 
-    _frame: DeltaFrame | None = None
-    """Frame of the open part, created when first needed."""
-
     def begin(self, output_index: int) -> None:
         super().begin(output_index)
         self._added(self._item("in_progress"))
@@ -124,25 +121,20 @@ class AnnouncedMessage(Announced, MessageBuilder):
             )
         )
 
-    def frame_text(self, text: str) -> bytes | None:
-        """Like `write_text` without log probabilities, but returns the encoded event. Returns None, writing nothing, if
-        no text part is open."""
-        frame = self._frame
-        if frame is None:
-            if self._kind != "output_text":
-                return None
-            frame = self._frame = DeltaFrame(
-                events.OutputTextDelta(
-                    sequence_number=0,
-                    item_id=self.id,
-                    output_index=self.output_index,
-                    content_index=len(self._parts),
-                    delta="",
-                    logprobs=[],
-                )
-            )
-        self._text.write(text)
-        return frame.encode(self.events.next(), text)
+    def open_text(self) -> tuple[StringIO, DeltaFrame] | None:
+        """The text of the open part, and the frame of the events for more of it; None if no text part is open. Both are valid
+        until anything else is written."""
+        if self._kind != "output_text":
+            return None
+        sample = events.OutputTextDelta(
+            sequence_number=0,
+            item_id=self.id,
+            output_index=self.output_index,
+            content_index=len(self._parts),
+            delta="",
+            logprobs=[],
+        )
+        return self._text, delta_frame(sample)
 
     def _annotate(self, annotation: content.Annotation) -> None:
         self.events.out.append(
@@ -192,7 +184,6 @@ class AnnouncedMessage(Announced, MessageBuilder):
     def _close_part(self) -> content.OutputText | content.Refusal | None:
         index = len(self._parts)
         part = super()._close_part()
-        self._frame = None
         if part is None:
             return None
         if isinstance(part, content.OutputText):

@@ -10,7 +10,7 @@ from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.runtime.sealing import SealReasoning
 from gateway.wire import content, events, items
-from gateway.wire.delta_frame import DeltaFrame
+from gateway.wire.delta_frame import DeltaFrame, delta_frame
 
 
 class ReasoningBuilder(ItemBuilder):
@@ -52,8 +52,6 @@ class SummarizedReasoningBuilder(ReasoningBuilder):
 class AnnouncedReasoning(Announced, ReasoningBuilder):
     """Announces a reasoning item and its text."""
 
-    _frame: DeltaFrame | None = None
-
     def begin(self, output_index: int) -> None:
         super().begin(output_index)
         self._added(items.Reasoning(id=self.id, summary=[], status="in_progress"))
@@ -80,21 +78,16 @@ class AnnouncedReasoning(Announced, ReasoningBuilder):
             )
         )
 
-    def frame_text(self, text: str) -> bytes:
-        """Like `write`, but returns the encoded event."""
-        frame = self._frame
-        if frame is None:
-            frame = self._frame = DeltaFrame(
-                events.ReasoningTextDelta(
-                    sequence_number=0,
-                    item_id=self.id,
-                    output_index=self.output_index,
-                    content_index=0,
-                    delta="",
-                )
-            )
-        self._text.write(text)
-        return frame.encode(self.events.next(), text)
+    def open_text(self) -> tuple[StringIO, DeltaFrame]:
+        """The text, and the frame of the events for more of it. Valid until the item is closed."""
+        sample = events.ReasoningTextDelta(
+            sequence_number=0,
+            item_id=self.id,
+            output_index=self.output_index,
+            content_index=0,
+            delta="",
+        )
+        return self._text, delta_frame(sample)
 
     def close(self, status: EndStatus) -> items.Reasoning:
         item = super().close(status)

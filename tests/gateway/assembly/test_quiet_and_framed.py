@@ -20,6 +20,7 @@ from gateway.deltas import (
     TextDelta,
     joined,
 )
+from gateway.responses.turns import FramedWriter
 from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
@@ -98,8 +99,9 @@ def test_framed_events_are_byte_for_byte_those_that_are_built(
     deltas: list[Delta], summarizes: bool
 ) -> None:
     built, framed = made(summarizes=summarizes), made(summarizes=summarizes)
+    writer = FramedWriter(framed)
     for delta in deltas:
-        ready = framed.feed_framed((delta,))
+        ready = writer.feed((delta,))
         frames = ready if isinstance(ready, bytes) else b"".join(map(sse_frame, ready))
         assert frames == b"".join(map(sse_frame, built.feed((delta,))))
     built.end_generation("stop")
