@@ -188,7 +188,8 @@ class TokenLogprob(Struct, frozen=True):
 class EngineOutput(Struct, kw_only=True, gc=False):
     """New output of an engine; never cumulative.
 
-    One output may carry many tokens, and text may lag behind tokens (a held stop string, part of a character).
+    One output may carry many tokens, and text may lag behind tokens (a held stop string, part of a character). An incomplete
+    character at the end of the output is never text.
     `finish_reason` is set on the last output and only there. `stop_reason` is the stop string or token that ended it.
     """
 

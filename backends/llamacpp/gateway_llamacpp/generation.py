@@ -154,10 +154,11 @@ class GenerationState:
         return self._release(text, self._bytes - waiting)
 
     def _finish(self, text: str, reason: FinishReason, cause: int | None = None) -> EngineOutput:
-        text += self._utf8.decode(b"", True)
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)
         if stop is not None:
             return self._end_at(text, stop, after)
+        # An incomplete character at the end is no text.
+        self._cut_logprobs(self._bytes - len(self._utf8.getstate()[0]))
         output = self._release(text + self._stops.rest(), self._bytes) or EngineOutput()
         output.finish_reason = reason
         output.stop_reason = cause
@@ -170,16 +171,19 @@ class GenerationState:
             text += stop
         else:
             beyond += len(stop.encode())
-        end = max(0, self._bytes - beyond)
+        self._cut_logprobs(max(0, self._bytes - beyond))
+        output = self._release(text, self._bytes) or EngineOutput()
+        output.finish_reason = "stop"
+        output.stop_reason = stop
+        return output
+
+    def _cut_logprobs(self, end: int) -> None:
+        """Let the log probabilities have no bytes beyond the first `end` of the text."""
         for held in self._held:
             if held.logprob is not None and held.end > end:
                 held.logprob = _with_bytes(
                     held.logprob, held.logprob.bytes[: max(0, end - held.start)]
                 )
-        output = self._release(text, self._bytes) or EngineOutput()
-        output.finish_reason = "stop"
-        output.stop_reason = stop
-        return output
 
     def _release(self, text: str, upto: int) -> EngineOutput | None:
         held = self._held

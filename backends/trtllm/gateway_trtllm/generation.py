@@ -88,8 +88,6 @@ class TrtllmGeneration:
         if early:
             text, _, _ = self._stops.feed(self._decode(ids[:early]), searching=False)
         new = self._decode(ids[early:])
-        if last:
-            new += self._utf8.decode(b"", True)
         allowed, stop, _ = self._stops.feed(new)
         text += allowed
         if stop is not None:

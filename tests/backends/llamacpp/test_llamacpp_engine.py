@@ -224,7 +224,7 @@ async def test_a_limit_inside_a_character_is_still_exact(engine, ask):
     for number in range(1, len(whole.ids)):
         cut = await ask(constraint=Const("😀😀"), temperature=0, max_tokens=number)
         assert cut.ids == whole.ids[:number]
-        assert cut.text == engine.tokenizer.decode(cut.ids)
+        assert cut.text == engine.tokenizer.decode(cut.ids).rstrip("\ufffd")  # of whole characters
         assert cut.reason == "length"
 
 
@@ -234,7 +234,8 @@ async def test_malformed_output_becomes_replacement_characters(engine, ask):
         spelled = b"".join(entry.bytes for entry in answer.logprobs)
         assert spelled.decode(errors="replace") == answer.text
         assert len(answer.ids) == 200
-        assert engine.tokenizer.decode(answer.ids, skip_special_tokens=True) == answer.text
+        decoded = engine.tokenizer.decode(answer.ids, skip_special_tokens=True)
+        assert decoded.removeprefix(answer.text).strip("\ufffd") == ""  # an incomplete character
 
 
 async def test_a_stop_string_ends_the_text_before_it_also_across_tokens(engine, ask):

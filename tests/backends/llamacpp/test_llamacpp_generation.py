@@ -125,6 +125,30 @@ def tokens_of_bytes(value):
     return [VOCABULARY.id_of(bytes([byte])) for byte in value]
 
 
+@given(text=st.text(max_size=5), last=st.characters(min_codepoint=0x80), data=st.data())
+def test_a_character_that_the_limit_cuts_is_no_text(text, last, data):
+    if "\ud800" <= last <= "\udfff":
+        return
+    spelled = last.encode()
+    begun = spelled[: data.draw(st.integers(1, len(spelled) - 1))]
+    generation = GenerationState(
+        VOCABULARY, Sampling(logprobs=0), limit=len(text.encode()) + len(begun)
+    )
+    outputs = [generation.feed(each) for each in chunks_of(tokens_of_bytes(text.encode() + begun))]
+    outputs.append(
+        generation.feed(
+            Details(stop=True, stop_type="limit", tokens_predicted=len(text.encode() + begun))
+        )
+    )
+    made = [output for output in outputs if output is not None]
+    end = next(number for number, output in enumerate(made) if output.finish_reason is not None)
+    made = made[: end + 1]
+    assert "".join(output.text for output in made) == text
+    assert (
+        b"".join(each.bytes for output in made for each in output.logprobs or ()) == text.encode()
+    )
+
+
 @given(values=st.lists(st.integers(0, 255), min_size=1, max_size=12))
 def test_malformed_output_keeps_its_text_and_its_number_of_tokens(values):
     """What llama.cpp does not tell is replaced by tokens that give the same text."""

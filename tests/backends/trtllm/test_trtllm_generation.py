@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +35,19 @@ tokens = st.lists(st.integers(0, 1180), min_size=1, max_size=15)
 cuts = st.sets(st.integers(1, 15))
 
 
+def text_of(ids: list[int]) -> str:
+    """The text of `ids`; a character that the output ends in is none."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return decoder.decode(b"".join(TOKENIZER.piece(i)[1] for i in ids))
+
+
+def test_a_character_that_the_limit_cuts_is_no_text() -> None:
+    [whole, first] = (
+        next(i for i in range(1180) if TOKENIZER.piece(i)[1] == data) for data in (b"a", b"\xf0")
+    )
+    assert [output.text for output in run([whole, first], {1}, Sampling())] == ["a", ""]
+
+
 def run(ids: list[int], cut_at: set[int], sampling: Sampling) -> list[EngineOutput]:
     generation = TrtllmGeneration(TOKENIZER, sampling, ends=(END,))
     ends = sorted({cut for cut in cut_at if cut < len(ids)} | {len(ids)})
@@ -56,7 +70,7 @@ def test_how_the_steps_are_cut_does_not_matter(
     ids: list[int], cut_at: set[int], ends: bool, logprobs: int, data: st.DataObject
 ) -> None:
     ids = [*ids, END] if ends else ids
-    plain = TOKENIZER.decode(ids[: len(ids) - ends])
+    plain = text_of(ids[: len(ids) - ends])
     stop: tuple[str, ...] = ()
     if plain and data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(plain) - 1))
@@ -78,7 +92,7 @@ def test_how_the_steps_are_cut_does_not_matter(
 
 @given(tokens, cuts)
 def test_no_stop_string_counts_before_min_tokens(ids: list[int], cut_at: set[int]) -> None:
-    plain = TOKENIZER.decode(ids)
+    plain = text_of(ids)
     sampling = Sampling(stop=tuple(set(plain) - {"\ufffd"}), min_tokens=len(ids))
     assert "".join(output.text for output in run(ids, cut_at, sampling)) == plain
 
