@@ -185,7 +185,7 @@ class GatewayApp(Litestar):
         try:
             if INTERNAL_CALLER not in scope:
                 self.guard.check(scope)
-                if services is not None:
+                if services is not None and services.authenticator.needs_key:
                     caller.principal = await identify_sender(services, scope)
             if services is not None:
                 stats.owner = scope["owner"] = caller.owner

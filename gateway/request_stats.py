@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct
 
 from gateway.deltas import Delta
 from gateway.protocols import Span
@@ -45,7 +47,7 @@ class FirstOutput(Protocol):
     """0.0 before it came."""
 
 
-class Phase(NamedTuple):
+class Phase(Struct, frozen=True, gc=False):
     """A part of a run that has ended."""
 
     kind: Literal["queue", "prompt", "decoding", "tool"]
@@ -55,7 +57,7 @@ class Phase(NamedTuple):
     ended: float
 
 
-class LiveGeneration(NamedTuple):
+class LiveGeneration(Struct, frozen=True):
     """A generation that has not ended."""
 
     began: float
@@ -64,7 +66,7 @@ class LiveGeneration(NamedTuple):
     """The number of its tokens so far. It is called by who looks, and costs nothing per token otherwise."""
 
 
-class LiveTool(NamedTuple):
+class LiveTool(Struct, frozen=True):
     """A call of a tool that has not ended."""
 
     began: float

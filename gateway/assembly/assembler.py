@@ -270,7 +270,8 @@ class ResponseAssembler:
         self._ended = True
         out = self.events.begin_step()
         self.items.end()
-        self._finish_compaction("")
+        if self._compaction is not None:
+            self._finish_compaction("")
         self.response.output = self.items.finished_items
         self.response.usage = usage
         return out

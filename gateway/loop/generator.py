@@ -55,6 +55,8 @@ from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+_FEW = 16
+"""Maximum number of tokens of a generation for which a task of its own costs more than it saves."""
 _MOST_TOGETHER = 64
 """Maximum number of outputs that are parsed at once."""
 
@@ -330,8 +332,12 @@ class Generator:
         engine's outputs may be parsed and written at once."""
         if generation.refusal is not None:
             return self._refuse(generation.refusal, writer, sink)
+        work = self._run(generation, writer, sink, together=together)
+        limit = generation.request.sampling.max_tokens
+        if limit is not None and limit <= _FEW:
+            return work
         # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
-        return asyncio.create_task(self._run(generation, writer, sink, together=together))
+        return asyncio.create_task(work)
 
     async def _refuse(
         self, refusal: PolicyRefusal, writer: GenerationWriter[OutT], sink: Sink[OutT]

@@ -17,12 +17,15 @@ _NAMES = (
 
 def hints_of(request: ResponseRequest | ChatRequest | CompletionRequest) -> dict[str, str]:
     """The hints that the client sent, by their API names, plus `verbosity` and `reasoning_summary`."""
-    given = {name: getattr(request, name, None) for name in _NAMES}
+    given: dict[str, str] = {
+        name: value for name in _NAMES if (value := getattr(request, name, None))
+    }
     if isinstance(request, ChatRequest):
-        given["verbosity"] = request.verbosity
+        if request.verbosity:
+            given["verbosity"] = request.verbosity
     elif isinstance(request, ResponseRequest):
-        given["verbosity"] = request.text.verbosity or None
-        given["reasoning_summary"] = (
-            request.reasoning.requested_summary if request.reasoning else None
-        )
-    return {name: value for name, value in given.items() if value}
+        if request.text.verbosity:
+            given["verbosity"] = request.text.verbosity
+        if request.reasoning and (summary := request.reasoning.requested_summary):
+            given["reasoning_summary"] = summary
+    return given

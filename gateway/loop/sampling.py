@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ _CHOSEN = (
     "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
     "repetition_penalty", "seed", "min_tokens",
 )  # fmt: skip
+_values = attrgetter(*_CHOSEN)
+_NOTHING = (None,) * len(_CHOSEN)
 
 
 def sampling_of(
@@ -74,16 +77,17 @@ def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
 
 
 def _chosen(request: SharedParameters | Sampling, model: ServedModel) -> dict[str, Any]:
-    chosen: dict[str, Any] = {}
-    configured, recommended = model.config.sampling, model.info.sampling
-    for name in _CHOSEN:
-        value = getattr(request, name, None)
-        if value is None:
-            value = getattr(configured, name, None)
-        if value is None:
-            value = getattr(recommended, name, None)
-        chosen[name] = value
-    return chosen
+    recommended = model.info.sampling
+    return {
+        name: sent if sent is not None else configured if configured is not None else advised
+        for name, sent, configured, advised in zip(
+            _CHOSEN,
+            _values(request),
+            _values(model.config.sampling),
+            _NOTHING if recommended is None else _values(recommended),
+            strict=True,
+        )
+    }
 
 
 def _stop(stop: str | list[str] | None) -> tuple[str, ...]:

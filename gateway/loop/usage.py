@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 
-class TurnTokens(NamedTuple):
+class TurnTokens(Struct, frozen=True):
     """The tokens of one generation."""
 
     input: int

@@ -30,7 +30,7 @@ from gateway.tools.approved import ApprovedCall, approved_calls
 from gateway.tools.client_functions import client_tools_of
 from gateway.tools.credentials import server_addresses, without_credentials
 from gateway.tools.requested import list_request_tools, new_listings
-from gateway.tools.toolset import Toolset, build_toolset
+from gateway.tools.toolset import NO_REQUEST_TOOLS, Toolset, build_toolset
 from gateway.wire import item_lists, items
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
@@ -107,7 +107,9 @@ async def make_plan(
     check_request(request, services, goes_on=known is not None)
     model = services.lookup.model(model_name or request.model)
     check_engine_parameters(request, model)
-    request, prompt = await with_prompt(request, services, owner)
+    prompt = None
+    if request.prompt is not None:
+        request, prompt = await with_prompt(request, services, owner)
     preamble = () if prompt is None else prompt.messages
     history, own = await conversation_of(request, services, model.name, owner, known)
     conversation = [*history, *own]
@@ -119,7 +121,11 @@ async def make_plan(
     (text_format, text_param), logprobs = text_format_of(request), logprobs_of(request)
     offered, tools = services.tools_of(model), request.tools or ()
     context = SessionContext(owner=owner, items=conversation)
-    requested = await list_request_tools(tools, offered.choices, context, builtins=offered.by_type)
+    requested = NO_REQUEST_TOOLS
+    if offered.choices:
+        requested = await list_request_tools(
+            tools, offered.choices, context, builtins=offered.by_type
+        )
     with request_params(len(history), own, conversation_id):
         toolset = build_toolset(
             tools,

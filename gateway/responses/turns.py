@@ -38,7 +38,8 @@ class ResponseWriter:
         return self._assembler.feed(deltas)
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
-        return [*self._assembler.feed(held), *self._assembler.end_generation(reason)]
+        ended = self._assembler.end_generation
+        return [*self._assembler.feed(held), *ended(reason)] if held else ended(reason)
 
     def running(self, calls: Sequence[ServerCallBuilder]) -> EventList:
         return [event for call in calls for event in self._assembler.call_running(call)]

@@ -60,7 +60,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         owner=owner,
         trace_headers=headers,
         quiet=not (decoded.stream or decoded.background),
-        prepare=keep_body,
+        prepare=keep_body if decoded.background else None,
         hold_first=partial(loaded, request),
     )
     plan = run.plan

@@ -175,8 +175,8 @@ class Admission:
         name = f"={principal.name}"
         return queue.client(name, principal.priority + reservation.priority, principal.weight)
 
-    async def _begin(self, reservation: Reservation) -> None:
-        """Wait for a slot."""
+    def _begin(self, reservation: Reservation) -> asyncio.Future[None] | None:
+        """Take a slot, or else a place among those who wait. Returns what is then to be waited for; see `_wait`."""
         queue = self._queue_of(reservation)
         client = self._client_of(reservation, queue)
         most = self._max_running if queue is self._queue else self._most_later
@@ -187,19 +187,24 @@ class Admission:
         if self.running < most and not queue.size:
             queue.serve(client, cost)
             self._start(client, reservation)
-        else:
-            turn = reservation.turn = asyncio.get_running_loop().create_future()
-            queue.push(client, reservation, cost)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if queue.discard(client, reservation):
-                    self._left(reservation)
-                    self._check_idle()
-                elif not turn.cancelled():  # otherwise `_next` has passed it over
-                    self._end(client, None)
-                raise
-        reservation.started = self._clock()
+            return None
+        turn = reservation.turn = asyncio.get_running_loop().create_future()
+        queue.push(client, reservation, cost)
+        return turn
+
+    async def _wait(self, reservation: Reservation, turn: asyncio.Future[None]) -> None:
+        """Wait for a slot."""
+        try:
+            await turn
+        except asyncio.CancelledError:
+            client = reservation.client
+            assert client is not None, "it has begun to wait"
+            if self._queue_of(reservation).discard(client, reservation):
+                self._left(reservation)
+                self._check_idle()
+            elif not turn.cancelled():  # otherwise `_next` has passed it over
+                self._end(client, None)
+            raise
 
     def _start(self, client: QueueClient, reservation: Reservation) -> None:
         self._left(reservation)
@@ -309,11 +314,14 @@ class Reservation:
                 await self._place.begin()
         self._admission = None
         try:
-            await admission._begin(self)  # same module
+            turn = admission._begin(self)  # same module
+            if turn is not None:
+                await admission._wait(self, turn)
         except BaseException:
             if self._place is not None:
                 self._place.end()
             raise
+        self.started = admission._clock()
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.leave()

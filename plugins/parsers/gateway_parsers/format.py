@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.sdk import (
     InvalidRequest,
@@ -35,6 +36,9 @@ from gateway_parsers.kit.template import in_order
 from gateway_parsers.kit.writing import write
 from gateway_parsers.spec import FormatSpec
 
+_FREE: Final = ("auto", "none")
+"""The choices of tools that constrain nothing where there are no tools."""
+
 
 class MarkupFormat:
     """A format made of reasoning markers and a call syntax, either of which may be absent."""
@@ -64,6 +68,8 @@ class MarkupFormat:
         return write(self.spec, pieces, tail)
 
     def constraint(self, turn: Turn, *, tail: Tail) -> Constraint | None:
+        if turn.text_format.kind == "text" and not turn.tools and turn.tool_choice in _FREE:
+            return None
         answer = self._answer(turn, tail)
         if answer is None or isinstance(answer, Triggered):
             return answer  # free text includes reasoning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from gateway.sdk import CallPiece
 from gateway_parsers.kit.call_markup import CallMarkup
@@ -11,7 +11,7 @@ from gateway_parsers.kit.syntax import CallSyntax
 from gateway_parsers.spec import TURN_ENDS, FormatSpec
 
 
-class State(NamedTuple):
+class State(Struct, frozen=True):
     """The state that determines the active markers."""
 
     inside: bool
