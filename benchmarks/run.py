@@ -44,26 +44,29 @@ class Server:
     def __init__(self, kind: str, port: int, process: subprocess.Popen[bytes]) -> None:
         self.kind = kind
         self.port = port
-        self._process = process
+        self.pid = process.pid
 
     def cpu_seconds(self) -> float:
         """CPU time of the process's threads so far, to the nanosecond (clock ticks are too coarse)."""
-        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def resident_kib(self) -> int:
         """Current resident memory, in KiB."""
-        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 @contextmanager
-def serving(kind: str) -> Iterator[Server]:
-    """Run a server of `kind` (`floor` or `gateway`) on a free port; stop it at the end."""
+def serving(kind: str, root: Path = ROOT) -> Iterator[Server]:
+    """Run a server of `kind` (`floor` or `gateway`) of the checkout `root` on a free port; stop it at the end."""
     port = free_port()
+    folders = [root, *root.glob("plugins/*/"), *root.glob("backends/*/")]
+    path = os.pathsep.join(str(folder.resolve()) for folder in folders)
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.serve", kind, str(port)],
-        cwd=ROOT,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": path},
         stdout=subprocess.DEVNULL,
     )
     try:
