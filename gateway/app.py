@@ -167,6 +167,8 @@ class GatewayApp(Litestar):
         try:
             await self._answer(scope, receive, send_with_id, added, stats, caller)
         finally:
+            # The server's `send` refers to the scope: they would be left to the garbage collector.
+            scope.pop(DIRECT_SEND, None)
             stats.end_span()
             if services is not None:
                 log_request(stats, line=services.config.server.access_log)

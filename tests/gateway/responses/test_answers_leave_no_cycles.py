@@ -51,32 +51,39 @@ async def garbage_of(work: Callable[[], Awaitable[object]]) -> list[str]:
         gc.enable()
 
 
-async def ask(app: Any, path: str, body: bytes) -> int:
-    """The status of one request, made without a server."""
-    answered = asyncio.Event()
-    parts = [{"type": "http.request", "body": body, "more_body": False}]
-    statuses: list[int] = []
+class Cycle:
+    """One request, made without a server. As with uvicorn, what the application receives and sends by knows the scope."""
 
-    async def receive() -> dict[str, Any]:
-        if parts:
-            return parts.pop()
-        await answered.wait()
+    def __init__(self, scope: dict[str, Any], body: bytes) -> None:
+        self.scope = scope
+        self.status = 0
+        self._answered = asyncio.Event()
+        self._parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive(self) -> dict[str, Any]:
+        if self._parts:
+            return self._parts.pop()
+        await self._answered.wait()
         return {"type": "http.disconnect"}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(self, message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            statuses.append(message["status"])
+            self.status = message["status"]
         elif not message.get("more_body"):
-            answered.set()
+            self._answered.set()
 
+
+async def ask(app: Any, path: str, body: bytes) -> int:
+    """The status of one request."""
     scope = {
         "type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path,
         "raw_path": path.encode(), "root_path": "", "query_string": b"", "state": {},
         "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
         "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
     }  # fmt: skip
-    await app(scope, receive, send)
-    return statuses[0]
+    cycle = Cycle(scope, body)
+    await app(cycle.scope, cycle.receive, cycle.send)
+    return cycle.status
 
 
 @pytest.mark.anyio
