@@ -181,8 +181,11 @@ class HarmonyParser:
     def _header(self, text: str, pos: int, final: bool, ended: bool) -> int | None:
         found = self._marker(text, pos)
         if self._first:
-            bare = text[pos : found[1] if found else len(text)]
-            if not headers.may_begin(bare, whole=found is not None):
+            # What follows a header's maximum length decides nothing, because it may not have arrived yet.
+            limit = pos + headers.LIMIT
+            whole = found is not None and found[1] <= limit
+            bare = text[pos : found[1] if found is not None and whole else limit]
+            if not headers.may_begin(bare, whole=whole):
                 self.recoveries += 1
                 self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
                 return pos

@@ -146,6 +146,19 @@ def test_a_header_without_end_becomes_text_after_a_while() -> None:
         assert recoveries == 1
 
 
+@pytest.mark.parametrize("end", ["<|a", "x", "assistant", "<|channel|>final<|message|>x"])
+@pytest.mark.parametrize("spaces", [255, 257, 265, 272, 420])
+def test_what_follows_much_white_space_is_read_the_same_however_it_is_cut(
+    spaces: int, end: str
+) -> None:
+    output = " " * spaces + end
+    at_once = parse([output])
+    found = blocks(at_once[0]), at_once[1]
+    for parts in (list(output), [output[:spaces], end]):
+        deltas, recoveries = parse(parts)
+        assert (blocks(deltas), recoveries) == found
+
+
 def test_messages_carry_their_phase() -> None:
     preamble = "<|channel|>commentary<|message|>first<|end|>"
     output = preamble + NEXT + FINAL

@@ -89,6 +89,15 @@ def test_append_think_keeps_the_reasoning_in_the_text() -> None:
     assert read(spec, f"hm</think>{call}", "reasoning") == ["<think>hm</think>", ("f", {"a": "x"})]
 
 
+@pytest.mark.parametrize(
+    "said", ["a`<reserved_12>b` \\nc", "a\\<reserved_12>nb", "``<reserved_12>`x\\ny", "a\\"]
+)
+def test_text_around_hidden_markup_has_its_own_offset(said: str) -> None:
+    for at in range(len(said)):
+        parser = MarkupFormat(BY_NAME["minicpmv"]).parser(ParserContext(tail="text"))
+        check_grammar(feed(parser, [said[:at], said[at:]], "length"), said)
+
+
 def test_restored_line_breaks_keep_the_offsets_of_the_rest() -> None:
     parser = MarkupFormat(BY_NAME["minicpmv"]).parser(ParserContext(tail="text"))
     deltas = feed(parser, ["ab", "\\", "ncd"])

@@ -17,11 +17,13 @@ _Block: TypeAlias = type[TextDelta] | type[ReasoningDelta]
 class Newlines:
     """Converts one block of text. Code, formulas and doubled backslashes are kept."""
 
-    __slots__ = ("_held", "_in_run", "_until")
+    __slots__ = ("_held", "_held_from", "_in_run", "_until")
 
     def __init__(self) -> None:
         self._held = ""
         """Trailing text that may be the beginning of an escape or a delimiter."""
+        self._held_from = 0
+        """Its offset."""
         self._until = ""
         """The end of the open code or formula."""
         self._in_run = False
@@ -29,9 +31,19 @@ class Newlines:
 
     def feed(self, text: str, start: int, *, final: bool = False) -> Iterator[tuple[str, int]]:
         """The converted pieces with their offsets, which are -1 for line breaks. `start` is that of `text`."""
-        start -= len(self._held)
+        join, held_from = len(self._held), self._held_from
+        start -= join
         text = self._held + text
         self._held = ""
+
+        def slices(begin: int, end: int) -> Iterator[tuple[str, int]]:
+            """The slices of the output that `text[begin:end]` consists of."""
+            if begin < join < end and held_from != start:  # there is hidden markup between them
+                yield text[begin:join], held_from + begin
+                begin = join
+            if end > begin:
+                yield text[begin:end], (held_from if begin < join else start) + begin
+
         pos = begun = 0
         if self._in_run and text:
             pos = len(text) - len(text.lstrip("\\"))
@@ -51,14 +63,12 @@ class Newlines:
             if after == pos:
                 break
             if decoded:
-                if pos > begun:
-                    yield text[begun:pos], start + begun
+                yield from slices(begun, pos)
                 yield decoded, -1
                 begun = after
             pos = after
-        if pos > begun:
-            yield text[begun:pos], start + begun
-        self._held = text[pos:]
+        yield from slices(begun, pos)
+        self._held, self._held_from = text[pos:], (held_from if pos < join else start) + pos
 
     def _inside(self, text: str, pos: int, *, final: bool) -> tuple[int, bool]:
         until = self._until
