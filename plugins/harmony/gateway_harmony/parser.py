@@ -180,21 +180,21 @@ class HarmonyParser:
 
     def _header(self, text: str, pos: int, final: bool, ended: bool) -> int | None:
         found = self._marker(text, pos)
+        limit = pos + headers.LIMIT
         if self._first:
             # What follows a header's maximum length decides nothing, because it may not have arrived yet.
-            limit = pos + headers.LIMIT
             whole = found is not None and found[1] <= limit
             bare = text[pos : found[1] if found is not None and whole else limit]
             if not headers.may_begin(bare, whole=whole):
                 self.recoveries += 1
                 self._begin(Header(None, None, well_formed=False), self._offset(text, pos))
                 return pos
-        while found is not None and found[0] in (CHANNEL, CONSTRAIN):
+        while found is not None and found[0] in (CHANNEL, CONSTRAIN) and found[1] <= limit:
             found = self._marker(text, found[2])
         if found is None and len(text) - pos < _OVERLONG:
             return self._cut_header(text, pos, ended=ended) if final else None
-        if found is None or found[1] > pos + headers.LIMIT:
-            return self._read_incomplete_header(text, pos, pos + headers.LIMIT, None)
+        if found is None or found[1] > limit:
+            return self._read_incomplete_header(text, pos, limit, None)
         marker, start, end = found
         if marker == MESSAGE:
             header = headers.read_whole(text[pos:start])

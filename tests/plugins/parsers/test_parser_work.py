@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pytest
 
 from gateway.deltas import TextDelta
-from gateway.protocols import EngineOutput, ParserContext
-from gateway_parsers import BY_NAME, MarkupFormat
+from gateway.protocols import CallPiece, EngineOutput, OutputFormat, ParserContext, Tail
+from gateway_harmony import HarmonyFormat
+from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 
 HEAD = '<tool_call>\n{"name": "f", "arguments": {"a": '
 
@@ -76,3 +77,98 @@ def test_a_run_of_backslashes_is_not_held() -> None:
         assert fed - shown <= 1
     ended = [*parser.feed(EngineOutput(text="n")), *parser.finish("stop")]
     assert "".join(each.text for each in ended if isinstance(each, TextDelta))[-1] == "n"
+
+
+class CountedText(str):
+    """Counts the characters that are taken out of it, also by loops and slices that the profiler does not see."""
+
+    __slots__ = ()
+    taken = 0
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        found = super().__getitem__(key)
+        CountedText.taken += len(found)
+        return found
+
+
+def work_on(output_format: OutputFormat, parts: Sequence[str], tail: Tail) -> int:
+    parser = output_format.parser(ParserContext(tail=tail))
+    outputs = [EngineOutput(text=CountedText(part)) for part in parts]
+    counter = Counter()
+    CountedText.taken = 0
+    sys.setprofile(counter)
+    try:
+        for output in outputs:
+            parser.feed(output)
+        parser.finish("length")
+    finally:
+        sys.setprofile(None)
+    return counter.calls + CountedText.taken
+
+
+def check_work(output_format: OutputFormat, begin: str, repeated: str, tail: Tail) -> None:
+    """Four times the output takes about four times the work, in one piece."""
+    outputs = [begin + repeated * (size // len(repeated)) for size in (1000, 4000)]
+    short, long = (work_on(output_format, [output], tail) for output in outputs)
+    assert long <= 6 * short + 2000, (begin, repeated, tail, short, long)
+
+
+HOSTILE: list[tuple[str, str, str, Tail]] = [
+    ("deepseek_v3", "<｜tool▁calls▁begin｜><｜too", "<think>", "text"),
+    ("ernie45", "", '\\"<think>', "reasoning"),
+    ("gemma4", "<|tool_call>call:free{x", "<call><tool_call|>", "text"),
+    ("olmo3", '<function_calls>free(x={"q": "a', "🙂<|i</x>", "text"),
+    ("harmony", "", "<|channel|>", "unknown"),
+    ("qwen3_coder", "", "<tool_call>\n<function=f", "text"),
+]
+
+
+@pytest.mark.parametrize(("name", "begin", "repeated", "tail"), HOSTILE)
+def test_a_hostile_output_in_one_piece_is_read_once(
+    name: str, begin: str, repeated: str, tail: Tail
+) -> None:
+    spec = BY_NAME.get(name)
+    check_work(MarkupFormat(spec) if spec else HarmonyFormat(), begin, repeated, tail)
+
+
+def hostile(output_format: OutputFormat, name: str) -> Iterator[tuple[str, str]]:
+    """Beginnings of outputs, and what is repeated after them."""
+    spec = BY_NAME.get(name)
+    calls = [CallPiece("f", '{"a": "x", "o": {"k": [1]}}')]
+    written = output_format.write(calls, tail="text") if spec is None or spec.calls else "<think>"
+    markers = ["<|channel|>", "<|end|>"] if spec is None else []
+    if spec is not None and spec.reasoning is not None:
+        markers += (spec.reasoning.open, spec.reasoning.close)
+    if spec is not None and spec.calls is not None:
+        markers += (*spec.calls.starts, *spec.calls.ends)
+    whole = len(written)
+    for begin in ("", written[: whole // 3], written[: whole // 2], written[: -whole // 4]):
+        for repeated in (
+            *markers,
+            written[: whole // 2],
+            "x" + written[:-3],
+            '"<x>',
+            "{[",
+            ", ",
+            "\n",
+        ):
+            yield begin, repeated
+
+
+def test_empty_parts_of_a_header_are_bounded() -> None:
+    parser = MarkupFormat(BY_NAME["deepseek_v3"]).parser(ParserContext(tail="text"))
+    begin = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f"
+    feed = ["<｜tool▁sep｜>"] * 1000
+    deltas = [
+        delta for part in (begin, *feed, "x") for delta in parser.feed(EngineOutput(text=part))
+    ]
+    assert [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*(spec.name for spec in FORMATS), "harmony"])
+def test_no_format_reads_a_hostile_output_several_times(name: str) -> None:
+    spec = BY_NAME.get(name)
+    output_format: OutputFormat = MarkupFormat(spec) if spec else HarmonyFormat()
+    for begin, repeated in hostile(output_format, name):
+        check_work(output_format, begin, repeated, "text")

@@ -214,8 +214,9 @@ class BraceReader(StepReader):
     def _name(self, text: str, pos: int, final: bool) -> int:
         if not self._head:
             pos = skip(text, pos, WHITESPACE)
-        end = next((at for at in range(pos, len(text)) if text[at] in self._ends), len(text))
         room = MAX_NAME - len(self._head)
+        reach = range(pos, min(pos + room + 1, len(text)))
+        end = next((at for at in reach if text[at] in self._ends), len(text))
         if end - pos > room:
             self.status = "failed"
             return pos + room

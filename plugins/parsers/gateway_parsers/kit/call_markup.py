@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.reader import StepReader
+from gateway_parsers.kit.reader import StepReader, may_become
 from gateway_parsers.kit.syntax import MAX_NAME
 
 _ATTRIBUTES: Final = r"[^<>\n]{0,256}"
@@ -94,7 +94,7 @@ class TitleReader(HiddenReader):
         self._length += end - pos
         if end == len(text):
             return end
-        if not final and len(text) - end < len(self._until) and self._until.startswith(text[end:]):
+        if not final and may_become(text, end, self._until):
             return end
         named = self._length <= MAX_NAME and text.startswith(self._until, end)
         self.status = "done" if named else "failed"
@@ -117,7 +117,7 @@ class HiddenTagReader(HiddenReader):
             if text.startswith(self._until, pos):
                 self.status = "done"
                 return pos + len(self._until)
-            if not final and self._until.startswith(text[pos:]):
+            if not final and may_become(text, pos, self._until):
                 return pos
             self._length += 1
             if self._length > MAX_NAME or not self._allowed.match(text[pos]):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.sdk import Delta
 from gateway_parsers.kit.markers import WHITESPACE
-from gateway_parsers.kit.reader import skip
+from gateway_parsers.kit.reader import may_become, skip
 from gateway_parsers.kit.syntax import CallReader
 
 
@@ -83,7 +83,7 @@ class ChoiceReader:
                 self._mark = ""
                 self._spaces.append(mark)
                 pos += len(mark)
-            elif mark and not final and mark.startswith(text[pos:]):
+            elif mark and not final and may_become(text, pos, mark):
                 return pos
             else:
                 self._inner = self._choose(text[pos])

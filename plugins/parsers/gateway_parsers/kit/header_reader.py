@@ -103,11 +103,12 @@ class HeaderReader(StepReader):
 
     def _header(self, text: str, pos: int, final: bool) -> int:
         shape = self._shape
-        hit = shape.header.find(text, pos, _ANYWHERE, final=final)
+        hit = shape.header.find(text, pos, _ANYWHERE, final=final, until=pos + MAX_NAME)
         end = hit[0] if hit is not None else len(text)
         if hit is None and not final:
             end -= shape.header.held(text, pos, _ANYWHERE)
-        room = MAX_NAME - len(self._part) - sum(map(len, self._parts))
+        # Each part counts, so that empty ones have an end, too.
+        room = MAX_NAME - len(self._part) - sum(map(len, self._parts)) - len(self._parts)
         if end - pos > room:
             self._fail()
             return pos + max(room, 0)

@@ -12,10 +12,9 @@ from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.literal_syntax import LiteralSyntax
-from gateway_parsers.kit.markers import WHITESPACE, MarkerContext
-from gateway_parsers.kit.reader import skip
+from gateway_parsers.kit.markers import WHITESPACE
+from gateway_parsers.kit.reader import may_become, skip
 
-_ANYWHERE: Final = MarkerContext()
 _CLOSERS: Final = {"{": "}", "[": "]", "(": ")"}
 _MAX_SPACES: Final = 64
 _MAX_QUOTED: Final = 400
@@ -201,7 +200,7 @@ class LiteralValue:
             self._append(decoded, parts)
             return after
         if not text.startswith(mark, at):
-            if not final and mark.startswith(text[at:]):
+            if not final and may_become(text, at, mark):
                 return at
             stops_here = self._stops_string(text, at, final)
             if stops_here is None:
@@ -271,8 +270,8 @@ class LiteralValue:
         after = at + len(marker.text)
         limit = after + _MAX_QUOTED
         end = text.find(self._mark or "", after, limit)
-        other = stops.find(text, after, _ANYWHERE, final=True)
-        if end >= 0 and (other is None or end < other[0]):
+        other = stops.near(text, after, _MAX_QUOTED)
+        if end >= 0 and (other is None or end < after + other[0]):
             return False
         return True if final or other is not None or len(text) > limit else None
 

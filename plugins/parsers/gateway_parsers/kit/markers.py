@@ -116,26 +116,35 @@ class MarkerSet:
         """First characters of all active markers."""
 
     def find(
-        self, text: str, pos: int, position: MarkerContext, *, final: bool
+        self,
+        text: str,
+        pos: int,
+        position: MarkerContext,
+        *,
+        final: bool,
+        until: int | None = None,
     ) -> tuple[int, Marker] | None:
-        """The first active marker at or after `pos`, with its position. `final`: no more text follows."""
+        """The first active marker at or after `pos`, with its position. `final`: no more text follows. `until`: a marker
+        that starts behind it is not needed, so the search may end there."""
         if self._pattern is None:
             return None
-        hit = self._pattern.search(text, pos)
+        end = len(text) if until is None else until + self.longest
+        hit = self._pattern.search(text, pos, end)
+        blank = _blank_until(text, pos, position) if hit is not None else pos
         while hit is not None:
             start = hit.start()
             for marker in self._beginning_with[hit.group()]:
                 if marker.where == "last" and start + len(marker.text) < len(text):
                     continue
-                if _counts(marker.where, text, pos, start, position):
+                if _counts(marker.where, text, pos, start, position, blank):
                     if not final and marker.text in self._nested:
                         # What is longer than the reach can no longer become a marker.
                         rest = text[start : start + self._reach + 1]
                         wheres = self._prefixes.get(rest, ())
-                        if any(_counts(each, text, pos, start, position) for each in wheres):
+                        if any(_counts(each, text, pos, start, position, blank) for each in wheres):
                             return None
                     return start, marker
-            hit = self._pattern.search(text, start + 1)
+            hit = self._pattern.search(text, start + 1, end)
         return None
 
     def near(self, text: str, pos: int, reach: int) -> tuple[int, Marker] | None:
@@ -163,15 +172,30 @@ class MarkerSet:
         for start in range(max(pos, end - self._reach), end):
             if text[start] in self.firsts:
                 wheres = self._prefixes.get(text[start:])
-                if wheres and any(_counts(where, text, pos, start, position) for where in wheres):
+                if not wheres:
+                    continue
+                blank = _blank_until(text, pos, position)
+                if any(_counts(where, text, pos, start, position, blank) for where in wheres):
                     return end - start
         return 0
 
 
 _ANYWHERE: Final = MarkerContext()
+_BLANK: Final = re.compile(f"[{WHITESPACE}]*")
 
 
-def _counts(where: Where, text: str, pos: int, start: int, position: MarkerContext) -> bool:
+def _blank_until(text: str, pos: int, position: MarkerContext) -> int:
+    """Where the white space ends that the open block consists of; -1 if the block contains more."""
+    if not position.fresh:
+        return -1
+    blank = _BLANK.match(text, pos)
+    assert blank is not None, "the pattern matches the empty text"
+    return blank.end()
+
+
+def _counts(
+    where: Where, text: str, pos: int, start: int, position: MarkerContext, blank: int
+) -> bool:
     if where in ("anywhere", "last"):
         return True
     before = text[start - 1] if start > pos else position.before
@@ -179,4 +203,4 @@ def _counts(where: Where, text: str, pos: int, start: int, position: MarkerConte
         return before == "" or before not in QUOTES
     if where == "line" and (before == "\n" or before == ""):
         return True
-    return position.fresh and not text[pos:start].strip(WHITESPACE)
+    return start <= blank

@@ -73,6 +73,11 @@ class StepReader:
             self._raw.append(raw)
 
 
+def may_become(text: str, pos: int, marker: str) -> bool:
+    """Whether all text from `pos` on is a beginning of `marker`."""
+    return len(text) - pos <= len(marker) and marker.startswith(text[pos:])
+
+
 def skip(text: str, pos: int, chars: str) -> int:
     """The first position at or after `pos` whose character is not in `chars`."""
     end = len(text)

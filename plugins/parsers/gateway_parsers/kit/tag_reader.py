@@ -12,7 +12,7 @@ from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, Hint
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
-from gateway_parsers.kit.reader import StepReader, skip
+from gateway_parsers.kit.reader import StepReader, may_become, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import TagShape, hint_of
 from gateway_parsers.kit.value_end import after_misspelt_end, is_end, is_key
@@ -227,12 +227,12 @@ class TagReader(StepReader):
         self, markers: MarkerSet, text: str, pos: int, final: bool
     ) -> tuple[int, Marker | None]:
         """Collect text up to a marker of `markers`."""
-        hit = markers.find(text, pos, _ANYWHERE, final=final)
+        room = _MAX_HEAD - len(self._head)
+        hit = markers.find(text, pos, _ANYWHERE, final=final, until=pos + room)
         if hit is not None:
             end = hit[0]
         else:
             end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
-        room = _MAX_HEAD - len(self._head)
         if end - pos > room:
             self._too_long()
             return pos + room, None
@@ -347,7 +347,7 @@ class TagReader(StepReader):
             end = text.find(closing, value_start, limit)
             if end < 0 and not final and len(text) < limit:
                 return start
-        elif not final and opening.startswith(text[start:]):
+        elif not final and may_become(text, start, opening):
             return start
         key, self._head = self._head, ""
         self._begin_value(key, hint_of(text[value_start:end]) if end >= 0 else None)
@@ -365,7 +365,7 @@ class TagReader(StepReader):
         if text.startswith(_CDATA, pos):
             self._step = TagReader._cdata_text
             return pos + len(_CDATA)
-        if not final and _CDATA.startswith(text[pos:]):
+        if not final and may_become(text, pos, _CDATA):
             return pos
         self._step = TagReader._value
         return pos
@@ -390,7 +390,7 @@ class TagReader(StepReader):
         """After a CDATA section: the end of the value."""
         start = skip(text, pos, WHITESPACE)
         close = self._shape.value_close
-        if start == len(text) or (not final and close.startswith(text[start:])):
+        if start == len(text) or (not final and may_become(text, start, close)):
             return start
         self._step = TagReader._body
         if text.startswith(close, start):
@@ -410,7 +410,8 @@ class TagReader(StepReader):
             self._step = TagReader._value
             return start + len(marker.text)
         if marker is None:
-            hit = self._shape.gaps.find(text, start, _ANYWHERE, final=True)
+            reach = start + _MAX_JUNK
+            hit = self._shape.gaps.find(text, start, _ANYWHERE, final=True, until=reach)
             near = hit is not None and hit[0] - start <= _MAX_JUNK
             if (
                 hit is None
