@@ -417,7 +417,7 @@ class Generator:
                 if begun and (out := write(begun)):
                     await sink(out)
             source = self._outputs(generation, parser, context)
-            if in_text is not None:
+            if in_text is not None or one_call:
                 source = token_by_token(
                     source,
                     self.model.engine.tokenizer,
