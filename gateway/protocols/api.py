@@ -273,6 +273,11 @@ class RouteRequest(Protocol):
     @property
     def gateway(self) -> Gateway: ...
 
+    def take_rank(self, parameters: SharedParameters) -> None:
+        """Set `data_parallel_rank` of the request's parameters from the header `X-data-parallel-rank`, if it was sent.
+        Raises `InvalidRequest` if it is no rank."""
+        ...
+
     def note_unknown(self, names: Collection[str]) -> None:
         """Report the request's parameters that have no effect, in the log, the metrics and a header of the answer."""
         ...

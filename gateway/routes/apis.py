@@ -20,9 +20,10 @@ from gateway.routes.api_answers import ReplyAnswer
 from gateway.routes.api_gateway import ApiGateway
 from gateway.routes.body import read_body, stream_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
-from gateway.routes.trace import trace_headers
+from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.runtime.services import NamedApi, Services
+from gateway.wire.parameters import SharedParameters
 
 REQUEST_ID = "gateway.request_id"
 """The scope key of a request's id."""
@@ -42,6 +43,9 @@ class ApiRequest:
         self.headers: Mapping[str, str] = request.headers
         self.query: Mapping[str, str] = request.query_params
         self.trace_headers = trace_headers(request)
+
+    def take_rank(self, parameters: SharedParameters) -> None:
+        take_rank(self._request, parameters)
 
     def note_unknown(self, names: Collection[str]) -> None:
         route = self._request.scope.get("path_template") or "unmatched"

@@ -107,6 +107,7 @@ class MessagesApi:
         gateway, owner = request.gateway, request.owner
         decoded = await decode_body(body, partial(decode_request, counts=counts))
         request.note_unknown(decoded.unknown)
+        request.take_rank(decoded)
         converted = convert_request(
             decoded,
             partial(gateway.unseal, owner=owner, model=decoded.model),
