@@ -137,7 +137,9 @@ class Beams:
     def __init__(self, search: BeamSearch) -> None:
         self.search = search
         self._done = asyncio.Event()
-        self._found: Sequence[EngineOutput] = ()
+        self._found: Sequence[_Beam] = ()
+        self._told: EngineOutput | None = None
+        """What the engine told about the prompt."""
         self._error: BaseException | None = None
 
     async def check(self, engine: Engine, request: EngineRequest) -> None:
@@ -179,7 +181,8 @@ class Beams:
             raise self._error
         if index >= len(self._found):
             raise EngineError("The beam search has found fewer sequences than were asked for.")
-        yield self._found[index]
+        assert engine.tokenizer is not None, "an engine that takes tokens has a tokenizer"
+        yield _as_output(self._found[index], request, engine.tokenizer, self._told)
 
     def _room(self, engine: Engine, request: EngineRequest) -> int:
         """Maximum number of tokens of a beam."""
@@ -194,7 +197,8 @@ class Beams:
             return request.sampling.max_tokens
         return min(request.sampling.max_tokens, max(1, context - len(request.prompt.token_ids)))
 
-    async def _run(self, engine: Engine, request: EngineRequest) -> Sequence[EngineOutput]:
+    async def _run(self, engine: Engine, request: EngineRequest) -> Sequence[_Beam]:
+        """The best beams, best first."""
         search, sampling = self.search, request.sampling
         room = self._room(engine, request)
         least = sampling.min_tokens or 0
@@ -202,17 +206,19 @@ class Beams:
         if not sampling.ignore_eos:
             ends |= frozenset(engine.info.eos_token_ids)
         prompt = len(request.prompt.token_ids) if isinstance(request.prompt, TokensPrompt) else 0
-        told: EngineOutput | None = None
         running, complete = [_Beam()], list[_Beam]()
 
         def score(beam: _Beam) -> float:
             return _score(beam.total, prompt + beam.length, search.length_penalty)
 
+        context = engine.info.max_model_len
         for step in range(room):
+            if step and context is not None and prompt + step >= context:
+                break  # images take more room than their tokens in the prompt
             made = await _extended(engine, request, search, running, step)
-            if told is None:
-                told = made[0]
-                prompt = told.prompt_tokens or prompt
+            if step == 0:
+                self._told = made[0]
+                prompt = made[0].prompt_tokens or prompt
             candidates: list[tuple[float, _Beam, _Token]] = []
             for beam, output in zip(running, made, strict=True):
                 if not output.logprobs:
@@ -246,9 +252,7 @@ class Beams:
                 if _score(running[0].total, most, search.length_penalty) < score(complete[-1]):
                     running = []  # none of them can become better than those
                     break
-        best = sorted([*complete, *running], key=score, reverse=True)[: search.width]
-        assert engine.tokenizer is not None, "an engine that takes tokens has a tokenizer"
-        return [_as_output(beam, request, engine.tokenizer, told) for beam in best]
+        return sorted([*complete, *running], key=score, reverse=True)[: search.width]
 
 
 def _score(total: float, length: int, penalty: float) -> float:

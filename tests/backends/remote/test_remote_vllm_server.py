@@ -6,10 +6,12 @@ import importlib.util
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 
 from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, Sampling, TokensPrompt
+from gateway.loop.beam_search import Beams
+from gateway.protocols import BeamSearch, Engine, EngineRequest, Sampling, TokensPrompt
 from gateway.testing import EngineContract
 from gateway_remote import RemoteConfig, open_remote
 
@@ -52,6 +54,29 @@ class VllmServerContract(EngineContract):
             last = [output async for output in engine.generate(asked)][-1]
         assert last.cached_tokens
         assert last.cached_tokens >= 128
+
+    async def test_beams_are_those_that_the_server_finds(
+        self, engine: Engine, vllm_server: str
+    ) -> None:
+        assert engine.tokenizer is not None
+        ids = engine.tokenizer.encode(self.prompt)
+        search = BeamSearch(width=4)
+        asked = EngineRequest(
+            request_id=f"beams-{self.dialect}",
+            prompt=TokensPrompt(token_ids=ids),
+            sampling=Sampling(max_tokens=8),
+        )
+        beams = Beams(search)
+        await beams.check(engine, asked)
+        found = [
+            output.text
+            for index in range(search.width)
+            async for output in beams.outputs(engine, asked, index)
+        ]
+        body = {"prompt": ids, "max_tokens": 8, "n": search.width, "use_beam_search": True}
+        async with httpx.AsyncClient(base_url=vllm_server, timeout=60) as client:
+            answer = await client.post("/v1/completions", json=body)
+        assert found == [choice["text"] for choice in answer.json()["choices"]]
 
 
 class TestVllmCompletions(VllmServerContract):
