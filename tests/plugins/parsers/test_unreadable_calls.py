@@ -169,3 +169,27 @@ def test_a_marker_that_starts_and_ends_calls_is_refused(calls: str) -> None:
                     start="@@", end="@@", call_open="", call_close="", key_open="<k>", value_close="</k>",
                     head="", parameter="", tail="",
                 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "said"),
+    [
+        ("kimi_k2", "Hi. <|tool_calls_section_b", ["Hi."]),
+        ("kimi_k2", "Hi. <|to", ["Hi. <|to"]),
+        ("lfm2", "Hi.<|tool_call_sta", ["Hi."]),
+        ("minimax_m3", "Hi.\n]<]minimax[>[<too", ["Hi."]),
+        ("k2_horizon", "Hi. <ifm|tool_ca", ["Hi."]),
+        ("qwen3", "Write <tool_ca", ["Write <tool_ca"]),
+    ],
+)
+def test_a_model_that_ends_within_a_special_token_leaves_none_of_it(
+    name: str, raw: str, said: list[str]
+) -> None:
+    assert read(name, raw, finish="stop") == said
+
+
+def test_special_tokens_within_reasoning_are_hidden_at_its_end() -> None:
+    parser = MarkupFormat(BY_NAME["kimi_k2"]).parser(ParserContext(tail="reasoning"))
+    raw = "hm<|tool_calls_section_begin|><|tool_call_begin|>functions.f"
+    found = blocks(feed(parser, list(raw), "stop"))
+    assert [(block.kind, block.text) for block in found] == [("reasoning", "hmfunctions.f")]

@@ -32,7 +32,9 @@ _IN_TAG: Final = re.compile(r"[^<\n]")
 _MIN_OPENER: Final = 3
 """Length from which the beginning of a marker, at a limit, is hidden if it starts a line or a block."""
 _LONG_OPENER: Final = 6
-"""Length from which it is hidden anywhere."""
+"""Length from which it is hidden anywhere, and that of a special token also where no limit ended the output."""
+_SPECIAL: Final = ("|", "｜", "]<]")
+"""Texts that special tokens have, and the tags of prose and code have not."""
 
 
 _NO_MARK: Final = "\0"
@@ -298,13 +300,16 @@ class Machine(_ShortPath):
         start = len(text) - length
         if self._sets.special and "|>" in text[start:]:
             return length  # a whole special token
-        if not self._limited or length < _MIN_OPENER or not self._is_markup(text[start:]):
+        if length < _MIN_OPENER or not self._is_markup(text[start:]):
             return 0
+        special = self._sets.special or any(mark in text[start:] for mark in _SPECIAL)
+        if not self._limited:
+            return length if special and length >= _LONG_OPENER else 0
         before = text[start - 1] if start > pos else self._position.before
         starts = before in ("\n", "") or (
             self._position.fresh and not text[pos:start].strip(WHITESPACE)
         )
-        return length if starts or self._sets.special or length >= _LONG_OPENER else 0
+        return length if starts or special or length >= _LONG_OPENER else 0
 
     def _is_markup(self, text: str) -> bool:
         """Whether `text`, the beginning of a marker, is unlikely to be prose or plain JSON."""
@@ -426,17 +431,19 @@ class Machine(_ShortPath):
             # A limit cut the call off before its name: there is nothing to call, and its markup is not text.
             self._malformed_call = True
             self._drop_spaces()
-        elif self._is_malformed_call(reader, raw):
+        elif self._is_malformed_call(reader, raw, final=final):
             self._show_malformed_call(raw, offset, final=final)
         else:
             self._verbatim = self._verbatim or reader.verbatim
             self._active = self._markers()
             self._append(raw, offset - len(raw))
 
-    def _is_malformed_call(self, reader: CallReader, raw: str) -> bool:
+    def _is_malformed_call(self, reader: CallReader, raw: str, *, final: bool) -> bool:
         """Whether text that could not be read is a call, whose markup is hidden, and not prose about calls."""
-        if self._bare or self._reasoning or self._quoted or reader.verbatim:
+        if self._bare or self._quoted or reader.verbatim:
             return False
+        if self._reasoning:
+            return final and self._sets.special
         inner = raw.removeprefix(self._marker)
         return (
             self._sets.special or not self._in_line or self._sets.call_markup.looks_like_call(inner)
