@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from gateway.engines.token_bytes import (
+    TokenReader,
+    byte_level_reader,
+    sentencepiece_bytes,
+    token_reader,
+)
 from gateway.protocols import AddedToken
-
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_SPACE = "▁"
 
 
 class HfTokenizer:
@@ -100,25 +101,14 @@ class HfTokenizer:
         found = self._slow.convert_ids_to_tokens([token_id])[0]
         return None if found is None else str(found)
 
-    def _reader(self) -> Callable[[int, str], bytes]:
+    def _reader(self) -> TokenReader:
         """The function that decodes this vocabulary's tokens to bytes."""
         if self._fast is not None:
-            decoders = _decoder_types(self._fast)
-            if "ByteLevel" in decoders:
-                return _byte_level_reader(_characters_of_bytes())
-            if decoders & {"ByteFallback", "Metaspace"}:
-                return _read_sentencepiece
-            return self._read_by_decoding
+            return token_reader(self._fast)
         alphabet = getattr(self._slow, "byte_decoder", None)
         if isinstance(alphabet, dict):
-            return _byte_level_reader(alphabet)
-        return _read_sentencepiece
-
-    def _read_by_decoding(self, token_id: int, token: str) -> bytes:
-        """For other vocabularies: what the token adds after itself, because at the start of a text spaces may be
-        removed."""
-        once = self.decode([token_id])
-        return self.decode([token_id, token_id])[len(once) :].encode()
+            return byte_level_reader(alphabet)
+        return sentencepiece_bytes
 
 
 def _own_copy(tokenizer: Any) -> Any | None:
@@ -130,44 +120,3 @@ def _own_copy(tokenizer: Any) -> Any | None:
     own.no_truncation()
     own.no_padding()
     return own
-
-
-def _decoder_types(tokenizer: Any) -> set[str]:
-    """The types of a Rust tokenizer's decoder and of nested ones; `Metaspace` also for its equivalent sequence."""
-    if tokenizer.decoder is None:
-        return set()
-    outer = json.loads(tokenizer.decoder.__getstate__())
-    found: set[str] = set()
-    for decoder in outer.get("decoders", [outer]):
-        found.add(decoder["type"])
-        if decoder["type"] == "Replace" and decoder.get("pattern", {}).get("String") == _SPACE:
-            found.add("Metaspace")
-    return found
-
-
-def _characters_of_bytes() -> dict[str, int]:
-    """The alphabet of byte-level vocabularies, as in GPT-2's encoder: printable bytes represent themselves, the others
-    are mapped to characters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    alphabet = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if byte not in printable)
-    alphabet.update((chr(0x100 + number), byte) for number, byte in enumerate(others))
-    return alphabet
-
-
-def _byte_level_reader(alphabet: dict[str, int]) -> Callable[[int, str], bytes]:
-    def read(token_id: int, token: str) -> bytes:
-        try:
-            return bytes(alphabet[character] for character in token)
-        except KeyError:
-            # A token that was added without being declared: plain text.
-            return token.encode()
-
-    return read
-
-
-def _read_sentencepiece(token_id: int, token: str) -> bytes:
-    byte = _BYTE.fullmatch(token)
-    if byte is not None:
-        return bytes.fromhex(byte[1])
-    return token.replace(_SPACE, " ").encode()

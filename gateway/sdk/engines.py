@@ -50,6 +50,10 @@ from gateway.engines.small import (
 from gateway.engines.stopping import (
     StopStrings,
 )
+from gateway.engines.token_bytes import (
+    byte_level_alphabet,
+    token_reader,
+)
 from gateway.engines.token_cache import (
     TokenCache,
 )
@@ -92,6 +96,7 @@ __all__ = [
     "Translations",
     "Trials",
     "as_prompt",
+    "byte_level_alphabet",
     "bytes_of",
     "chat_template_of",
     "check_images",
@@ -112,6 +117,7 @@ __all__ = [
     "shortened",
     "special_token",
     "structured_outputs",
+    "token_reader",
     "vector_of_bytes",
     "vector_of_json",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.sdk import AddedToken
+from gateway.sdk.engines import byte_level_alphabet
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """The values of `tokenizer.ggml.token_type`."""
@@ -14,14 +15,6 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 _MARKUP = re.compile(r"\S?[<\[]\S+[>\]]")
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's byte alphabet: maps printable characters to bytes."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    alphabet = {chr(byte): byte for byte in printable}
-    others = (byte for byte in range(256) if byte not in printable)
-    return alphabet | {chr(0x100 + index): byte for index, byte in enumerate(others)}
 
 
 class Vocabulary:
@@ -35,7 +28,7 @@ class Vocabulary:
         if not texts:
             raise ValueError("it has no vocabulary")
         if kind == "gpt2":
-            alphabet = _byte_level_alphabet()
+            alphabet = byte_level_alphabet()
             bytes_of = [
                 _byte_level(text, type_, alphabet) for text, type_ in zip(texts, types, strict=True)
             ]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.sdk import AddedToken, ConfigurationError
+from gateway.sdk.engines import token_reader
 
 if TYPE_CHECKING:
     import tokenizers
-
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_SPACE = "\u2581"
 
 
 class JsonTokenizer:
@@ -41,7 +37,7 @@ class JsonTokenizer:
             for index, token in added.items()
         }
         size = max(tokenizer.get_vocab_size(with_added_tokens=True), max(added, default=-1) + 1)
-        read = self._reader()
+        read = token_reader(tokenizer)
         table: list[bytes] = []
         for index in range(size):
             token = tokenizer.id_to_token(index)
@@ -78,28 +74,6 @@ class JsonTokenizer:
             raise ValueError(f"{token_id} is outside the vocabulary of {len(self.bytes_of)} tokens")
         return self.bytes_of[token_id]
 
-    def _reader(self) -> Callable[[int, str], bytes]:
-        """The function that converts this vocabulary's token strings to bytes."""
-        kinds = _decoders(self._tokenizer)
-        if "ByteLevel" in kinds:
-            alphabet = byte_level_alphabet()
-
-            def byte_level(index: int, token: str) -> bytes:
-                try:
-                    return bytes(alphabet[character] for character in token)
-                except KeyError:  # an added token that is not declared special is plain text
-                    return token.encode()
-
-            return byte_level
-        if kinds & {"ByteFallback", "Metaspace"}:
-            return _sentencepiece
-        return self._bytes_by_decoding
-
-    def _bytes_by_decoding(self, index: int, token: str) -> bytes:
-        """The bytes of a token of other vocabularies, decoded after itself because leading spaces may be stripped."""
-        once = self._tokenizer.decode([index])
-        return self._tokenizer.decode([index, index])[len(once) :].encode()
-
 
 def load_tokenizer(file: Path) -> JsonTokenizer:
     """Load the tokenizer in `file`. Raises `ConfigurationError` if it is invalid."""
@@ -111,35 +85,8 @@ def load_tokenizer(file: Path) -> JsonTokenizer:
         raise ConfigurationError(f"The tokenizer {file} cannot be read: {error}.") from error
 
 
-def byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's byte alphabet: printable bytes map to themselves, others to characters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(0x100) if byte not in printable)
-    return {chr(byte): byte for byte in printable} | {
-        chr(0x100 + place): byte for place, byte in enumerate(others)
-    }
-
-
 def _decoded(data: bytes) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _sentencepiece(index: int, token: str) -> bytes:
-    byte = _BYTE.fullmatch(token)
-    return bytes.fromhex(byte[1]) if byte else token.replace(_SPACE, " ").encode()
-
-
-def _decoders(tokenizer: tokenizers.Tokenizer) -> set[str]:
-    """Type names of the tokenizer's decoder and its nested decoders; a spelt-out Metaspace counts as `Metaspace`."""
-    if tokenizer.decoder is None:
-        return set()
-    outer = json.loads(tokenizer.decoder.__getstate__())
-    kinds: set[str] = set()
-    for decoder in outer.get("decoders", [outer]):
-        kinds.add(decoder["type"])
-        if decoder["type"] == "Replace" and decoder.get("pattern", {}).get("String") == _SPACE:
-            kinds.add("Metaspace")
-    return kinds

@@ -202,7 +202,7 @@ async def stubs() -> AsyncIterator[Callable[[int], Awaitable[list[Stub]]]]:
 def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A byte-level `tokenizer.json` with 256 bytes, a word of several bytes and special tokens."""
     tokenizers = pytest.importorskip("tokenizers")
-    from gateway_remote.tokenizer import byte_level_alphabet
+    from gateway.sdk.engines import byte_level_alphabet
 
     vocab = dict(byte_level_alphabet())
     for number in range(256, 4000):
