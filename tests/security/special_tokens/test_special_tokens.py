@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from typing import Any
@@ -51,7 +52,9 @@ def control_tokens(kit: Any, family: str, tokenizer: Any, ids: Any) -> list[str]
     return [names[token] for token in ids if token in names]
 
 
-def turn_with(kit: Any, text: dict[str, str], *, tools: bool, kwargs: bool) -> Turn:
+def turn_with(
+    kit: Any, text: dict[str, str], *, tools: bool, documents: bool, kwargs: bool
+) -> Turn:
     """A conversation that has a text of somebody's in every field that there is."""
     schema = {
         "type": "object",
@@ -95,7 +98,7 @@ def turn_with(kit: Any, text: dict[str, str], *, tools: bool, kwargs: bool) -> T
         ]
         if tools
         else [],
-        documents=[{"title": text["title"], "text": text["document"]}],
+        documents=[{"title": text["title"], "text": text["document"]}] if documents else (),
         chat_template_kwargs={"note": text["note"]} if kwargs else {},
     )
 
@@ -122,12 +125,14 @@ def texts(kit: Any) -> st.SearchStrategy[str]:
 def render(
     kit: Any, renderer: Any, text: dict[str, str], *, kwargs: bool = True
 ) -> tuple[Any, Turn]:
-    turn = turn_with(kit, text, tools=True, kwargs=kwargs)
-    try:
-        return renderer.render(turn), turn
-    except InvalidRequest:
-        turn = turn_with(kit, text, tools=False, kwargs=kwargs)
-        return renderer.render(turn), turn
+    for tools, documents in itertools.product((True, False), repeat=2):
+        turn = turn_with(kit, text, tools=tools, documents=documents, kwargs=kwargs)
+        try:
+            return renderer.render(turn), turn
+        except InvalidRequest:  # the template has no place for them
+            if not tools and not documents:
+                raise
+    raise AssertionError
 
 
 @pytest.mark.parametrize("kind", KINDS)
