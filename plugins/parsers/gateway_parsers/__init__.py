@@ -7,6 +7,7 @@ formats from the same parts: a `FormatSpec` of `ReasoningMarkers`, `Frame` and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 from typing import Literal
@@ -103,9 +104,11 @@ def _spec_with(name: str, component: Component) -> FormatSpec:
     spec = BY_NAME.get(name)
     if spec is None or not (spec.has(component) or spec.name == "plain"):
         known = sorted(other for other, spec in BY_NAME.items() if spec.has(component))
+        near = get_close_matches(name, known, n=1)
+        hint = f' Did you mean "{near[0]}"?' if near else ""
         raise ConfigurationError(
-            f"There is no format {name!r} with {'tool ' * (component == 'calls')}{component};"
-            f" there are: {', '.join(known)}."
+            f"There is no format {name!r} with {'tool ' * (component == 'calls')}{component}.{hint}"
+            f" There are: {', '.join(known)}."
         )
     return spec
 
