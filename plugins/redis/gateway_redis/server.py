@@ -32,7 +32,7 @@ MOST_BYTES = 8 << 30
 
 _AWAY = (
     "READONLY", "LOADING", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY",
-    "NOAUTH", "NOPERM", "WRONGPASS",
+    "NOAUTH", "NOPERM", "WRONGPASS", "UNBLOCKED",
 )  # fmt: skip
 """Prefixes of error messages of a Redis that is reachable but cannot serve now, or not this client."""
 
