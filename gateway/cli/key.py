@@ -95,11 +95,14 @@ def run(arguments: argparse.Namespace) -> int:
             _in_store(arguments, lambda store: _revoke(store, which))
         case ["add" | "revoke"]:
             raise ConfigurationError(f"gateway key {arguments.words[0]} needs the name of a key.")
+        case ["add" | "list" | "revoke" as action, *_]:
+            known = "no name" if action == "list" else "one name; quote a name with spaces"
+            raise ConfigurationError(f"gateway key {action} takes {known}.")
         case [] | [_]:
             _print_new(arguments, _checked((arguments.words or ["default"])[0]))
         case _:
             raise ConfigurationError(
-                f"gateway key: there is no {arguments.words[0]!r}; see --help."
+                f"gateway key: {arguments.words[0]!r} is none of add, list and revoke; quote a name with spaces."
             )
     return 0
 

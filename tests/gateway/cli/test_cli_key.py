@@ -51,3 +51,21 @@ def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", 'a"b']) == 2
     assert "is no name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lst", "ada"], "'lst' is none of add, list and revoke"),
+        (["list", "ada"], "list takes no name"),
+        (["revoke", "ada", "bob"], "revoke takes one name"),
+        (["add"], "add needs the name of a key"),
+    ],
+)
+def test_wrong_words_are_one_sentence(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["key", *words]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
