@@ -97,42 +97,45 @@ class Attempts(Generic[PlanT]):
 
         Raises the error if no model is left or if another would not help.
         """
-        while True:
-            if isinstance(error, Rerouted):
-                self._reroutes += 1
-                if self._reroutes > _MOST_REROUTES:
+        try:
+            while True:
+                if isinstance(error, Rerouted):
+                    self._reroutes += 1
+                    if self._reroutes > _MOST_REROUTES:
+                        raise error
+                    self._left.insert(0, error.model)
+                elif not _may_differ(error):
+                    if self._reason is None:
+                        raise error
+                    # The request was valid for an earlier model: that one's failure is the answer.
+                    error = self._reason
+                failed, routed = self._tried, isinstance(error, Rerouted)
+                if not self._left:
                     raise error
-                self._left.insert(0, error.model)
-            elif not _may_differ(error):
-                if self._reason is None:
-                    raise error
-                # The request was valid for an earlier model: that one's failure is the answer.
-                error = self._reason
-            failed, routed = self._tried, isinstance(error, Rerouted)
-            if not routed:
-                self._reason = error
-            if not self._left:
-                raise error
-            self._tried = self._left.pop(0)
-            if routed:
-                logger.info("a policy sends a request for %s to %s", failed, self._tried)
+                if not routed:
+                    self._reason = error
+                self._tried = self._left.pop(0)
+                if routed:
+                    logger.info("a policy sends a request for %s to %s", failed, self._tried)
+                    try:
+                        return await self._plan(self._tried)
+                    except GatewayError as failure:
+                        error = failure
+                        continue
+                logger.warning(
+                    "the model %s did not answer, trying %s: %s",
+                    failed,
+                    self._tried,
+                    error,
+                    exc_info=None if isinstance(error, GatewayError) else error,
+                )
+                self._metrics.fell_back(failed or "", self._tried or "")
                 try:
                     return await self._plan(self._tried)
                 except GatewayError as failure:
                     error = failure
-                    continue
-            logger.warning(
-                "the model %s did not answer, trying %s: %s",
-                failed,
-                self._tried,
-                error,
-                exc_info=None if isinstance(error, GatewayError) else error,
-            )
-            self._metrics.fell_back(failed or "", self._tried or "")
-            try:
-                return await self._plan(self._tried)
-            except GatewayError as failure:
-                error = failure
+        finally:
+            del error  # it refers to this frame, if it is raised here
 
 
 def _may_differ(error: Exception) -> bool:

@@ -144,9 +144,12 @@ class ResponseRun:
     async def _begin_anew(self, error: Exception) -> None:
         """Begin the response with the next model, since the last one has failed with `error`. Raises that if none is
         left."""
-        if self._attempts is None:
-            raise error
-        plan = await self._attempts.after(error)
+        try:
+            if self._attempts is None:
+                raise error
+            plan = await self._attempts.after(error)
+        finally:
+            del error  # it refers to this frame, if it is raised here
         before = self.plan
         plan.response.id = before.response.id
         plan.response.created_at = before.response.created_at

@@ -89,16 +89,26 @@ async def ask(app: Any, path: str, body: bytes) -> int:
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", REQUESTS)
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.slow
 async def test_an_answer_leaves_nothing_for_the_garbage_collector(path: str, stream: bool) -> None:
-    body = encode({"model": "m", "stream": stream, **REQUESTS[path]})
+    await check_garbage(path, {"model": "m", "stream": stream, **REQUESTS[path]}, 200)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_nor_does_a_refused_request(path: str) -> None:
+    await check_garbage(path, {"model": "unknown", **REQUESTS[path]}, 404)
+
+
+async def check_garbage(path: str, request: dict[str, Any], status: int) -> None:
+    """Check that the answer to a request, which has this status, leaves no garbage."""
+    body = encode(request)
     model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
     plugins = load_plugins(extra=INSTALLED, installed=False)
     async with AsyncExitStack() as stack:
         app = app_of(await open_services(Config(models={"m": model}), plugins, stack))
 
         async def answer() -> None:
-            assert await ask(app, path, body) == 200
+            assert await ask(app, path, body) == status
 
         await answer()  # the first fills caches
         # Threads of other tests' servers may leave something meanwhile. What an answer leaves, each answer leaves.
