@@ -15,7 +15,7 @@ from gateway.loop.adapters import with_adapters
 from gateway.protocols import AdapterLoadingEngine
 from gateway.routes.body import read_body
 from gateway.routes.loading import loaded
-from gateway.routes.state import HttpRequest, require_admin
+from gateway.routes.state import HttpRequest, services_to_change
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.services import Services
 from gateway.wire.decoding import convert, decode_object
@@ -42,7 +42,7 @@ class UnloadAdapter(Struct):
 @post("/v1/load_lora_adapter", status_code=200)
 async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Load a LoRA adapter and serve it as a model, for administrators."""
-    services = require_admin(request)
+    services = services_to_change(request)
     asked = convert(decode_object(await read_body(request, services)), LoadAdapter)
     name = asked.lora_name
     if not name.isprintable():
@@ -69,7 +69,7 @@ async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
 @post("/v1/unload_lora_adapter", status_code=200)
 async def unload_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Stop serving a LoRA adapter, for administrators. Running requests are not affected."""
-    services = require_admin(request)
+    services = services_to_change(request)
     asked = convert(decode_object(await read_body(request, services)), UnloadAdapter)
     name = asked.lora_name
     async with loaded(request, name), services.slots.changing_adapters:

@@ -8,7 +8,7 @@ from litestar.types import ASGIApp
 
 from gateway.errors import NotFound
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, services_for_admin
 from gateway.runtime.all_workers import all_runs, cancel_run
 from gateway.tools.available import AvailableTools
 from gateway.wire.inventory import GatewayInfo, ListedTools
@@ -17,8 +17,7 @@ from gateway.wire.inventory import GatewayInfo, ListedTools
 @get("/v1/gateway")
 async def describe_gateway(request: HttpRequest) -> ASGIApp:
     """What is installed and which tools there are, for administrators. Without secrets: names and versions only."""
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
+    services = services_for_admin(request)
     tools = [_listed(name, table) for name, table in services.tool_tables.items()]
     return json_answer(
         GatewayInfo(started=services.started, plugins=list(services.plugins), tools=tools)
@@ -28,8 +27,7 @@ async def describe_gateway(request: HttpRequest) -> ASGIApp:
 @get("/v1/gateway/runs")
 async def list_runs(request: HttpRequest) -> ASGIApp:
     """What runs now, oldest first, and what has ended last, in all worker processes of this server, for administrators."""
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
+    services = services_for_admin(request)
     return json_answer(await all_runs(services))
 
 
@@ -39,8 +37,7 @@ async def cancel_listed_run(request: HttpRequest, run_id: FromPath[str]) -> ASGI
 
     A response ends as cancelled. Other APIs answer, or end their streams, with the error `request_cancelled`, status 403.
     """
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
+    services = services_for_admin(request)
     found = await cancel_run(services, run_id)
     if found is None:
         raise NotFound(

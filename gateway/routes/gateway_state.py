@@ -19,10 +19,9 @@ from gateway.config.redaction import Redactor, is_variable, secrets_of, shown_va
 from gateway.config.tables import dotted
 from gateway.protocols import MeasuredEngine, UsageCount
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, services_for_admin
 from gateway.runtime.all_workers import all_activity
 from gateway.runtime.model_slot import ModelSlot
-from gateway.runtime.services import Services
 from gateway.wire.inventory import (
     KeyList,
     ListedKey,
@@ -47,7 +46,7 @@ _SECTIONS: Final = ("server", "media", "documents")
 @get("/v1/gateway/config")
 async def list_config(request: HttpRequest) -> ASGIApp:
     """The configuration as it is used, with the source of each setting, for administrators. Without secrets."""
-    services = _administrated(request)
+    services = services_for_admin(request)
     # Redacting a large configuration takes longer than a token may wait.
     return json_answer(await asyncio.to_thread(listed_settings, services.config, os.environ))
 
@@ -90,7 +89,7 @@ def _note(key: str, value: Any, environ: Mapping[str, str]) -> str:
 @get("/v1/gateway/keys")
 async def list_keys(request: HttpRequest) -> ASGIApp:
     """The API keys by name, with their limits and their use, for administrators. Never a key or its hash."""
-    services = _administrated(request)
+    services = services_for_admin(request)
     names = services.authenticator.listed()
     today = int(time.time() // _DAY)
     counts = await services.usage.read(today - _DAYS + 1, today)
@@ -156,7 +155,7 @@ def _both_sums(
 @get("/v1/gateway/models")
 async def list_model_queues(request: HttpRequest) -> ASGIApp:
     """Each model's state, limits, queue over the last hour, and what its engine says of its memory, for administrators."""
-    services = _administrated(request)
+    services = services_for_admin(request)
     activity = await all_activity(services)
     queues = activity.queues
     failures = {
@@ -207,9 +206,3 @@ def _measured(slot: ModelSlot) -> dict[str, float]:
         and math.isfinite(each.value)
     }
     return dict(list(found.items())[:_MOST_MEASURED])
-
-
-def _administrated(request: HttpRequest) -> Services:
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
-    return services

@@ -6,14 +6,13 @@ from litestar import get, post
 from litestar.types import ASGIApp
 
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, services_for_admin
 
 
 @get("/v1/gateway/tools")
 async def list_tool_servers(request: HttpRequest) -> ASGIApp:
     """The tool servers of the configuration, with what the last probe of each found, for administrators. Asks none of them."""
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
+    services = services_for_admin(request)
     return json_answer(services.tool_probes.listed(services.tool_tables))
 
 
@@ -23,6 +22,5 @@ async def probe_tool_servers(request: HttpRequest) -> ASGIApp:
 
     Takes ten seconds for a server that does not answer, and at most half a minute for all.
     """
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
+    services = services_for_admin(request)
     return json_answer(await services.tool_probes.probe(services.tool_tables, services.config))

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from gateway.errors import ConfigurationError, EngineUnavailable, MethodNotAllowed, ModelNotFound
 from gateway.protocols import Capability, Engine
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, require_admin, services_of
+from gateway.routes.state import HttpRequest, services_of, services_to_change
 from gateway.runtime.media import shown_capabilities
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
@@ -62,7 +62,7 @@ async def change_model(request: HttpRequest, action: FromPath[str]) -> ASGIApp:
     name, _, verb = action.removeprefix("/").rpartition("/")
     if verb not in ("load", "unload") or not name:
         raise MethodNotAllowed(f"Not allowed: {request.method} {request.url.path}.")
-    slot = _administrated(request, name)
+    slot = _slot_to_change(request, name)
     slots = services_of(request).slots
     if verb == "unload":
         await slots.unload(slot)
@@ -79,15 +79,15 @@ async def change_model(request: HttpRequest, action: FromPath[str]) -> ASGIApp:
 @delete("/v1/models/{model:path}", status_code=200)
 async def delete_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     """Stop serving a model, for administrators. Running requests end before it is unloaded. Its files are kept."""
-    slot = _administrated(request, model.removeprefix("/"))
+    slot = _slot_to_change(request, model.removeprefix("/"))
     services_of(request).slots.retire(slot.name)
     logger.info("model %s: deleted by a request", slot.name)
     return json_answer(Deleted(id=slot.name, object="model"))
 
 
-def _administrated(request: HttpRequest, name: str) -> ModelSlot:
+def _slot_to_change(request: HttpRequest, name: str) -> ModelSlot:
     """The slot that an administrator names. Raises `PermissionDenied` for others, and `ModelNotFound`."""
-    services = require_admin(request)
+    services = services_to_change(request)
     services.check_open()
     slots = services.slots
     slot = slots.slots.get(slots.aliases.get(name, name))

@@ -42,11 +42,16 @@ def owner_of(request: HttpRequest) -> str | None:
     return owner
 
 
-def require_admin(request: HttpRequest) -> Services:
-    """The services of the gateway. Raises `PermissionDenied` if the request may not change what it serves, and `Unsupported`
-    if it could change one of several processes only."""
+def services_for_admin(request: HttpRequest) -> Services:
+    """The services of the gateway. Raises `PermissionDenied` if the request's key has no `admin`."""
     services = services_of(request)
     services.authenticator.require_admin(request.scope["headers"])
+    return services
+
+
+def services_to_change(request: HttpRequest) -> Services:
+    """As `services_for_admin`. Raises `Unsupported` if the request could change one of several processes only."""
+    services = services_for_admin(request)
     workers = services.config.server.workers
     if workers > 1:
         raise Unsupported(

@@ -16,7 +16,7 @@ from gateway.config import Price
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageWidth
 from gateway.routes.answers import json_answer
-from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.state import HttpRequest, services_for_admin
 from gateway.runtime.services import Services
 from gateway.wire.field_errors import missing, not_among
 from gateway.wire.usage import (
@@ -61,7 +61,7 @@ class _Query(Struct, frozen=True, kw_only=True):
 @get("/v1/organization/usage/completions")
 async def completions_usage(request: HttpRequest) -> ASGIApp:
     """What all APIs that generate have used."""
-    services = _admitted(request)
+    services = services_for_admin(request)
     query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
     def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
@@ -81,7 +81,7 @@ async def completions_usage(request: HttpRequest) -> ASGIApp:
 @get("/v1/organization/usage/embeddings")
 async def embeddings_usage(request: HttpRequest) -> ASGIApp:
     """What embeddings have used."""
-    services = _admitted(request)
+    services = services_for_admin(request)
     query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
     def result(key: str | None, model: str | None, counts: Sequence[UsageCount]) -> object:
@@ -98,7 +98,7 @@ async def embeddings_usage(request: HttpRequest) -> ASGIApp:
 @get("/v1/organization/costs")
 async def costs(request: HttpRequest) -> ASGIApp:
     """What was used, by day, at the prices of `[models.<name>.price]`."""
-    services = _admitted(request)
+    services = services_for_admin(request)
     query = _query(request.query_params, {"1d": (7, 180)}, groups=("api_key_id", "line_item"))
     counts = await _counts(services, query)
     currency = services.config.server.currency
@@ -182,13 +182,6 @@ def _page(query: _Query, results: Callable[[int], Sequence[object]]) -> BucketPa
 
 def _order(group: tuple[str | None, str | None]) -> tuple[str, str]:
     return group[0] or "", group[1] or ""
-
-
-def _admitted(request: HttpRequest) -> Services:
-    """The services, if the request's key has `admin`. Raises `PermissionDenied`."""
-    services = services_of(request)
-    services.authenticator.require_admin(request.scope["headers"])
-    return services
 
 
 def _query(
