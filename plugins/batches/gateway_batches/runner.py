@@ -34,6 +34,8 @@ _SWEEPS: Final = 10
 _AGAIN_SECONDS: Final = 1.0
 """After which a batch is left to be continued if something could not be read or written; twice as long each time, and at most
 `lease_seconds`."""
+_SET_SECONDS: Final = 1.0
+"""By how much two clocks differ more than before if one of them was set, or stood still."""
 _DAY: Final = 86_400.0
 _MOST_FAILURES: Final = 3
 """How often a batch is continued that breaks for an unknown reason."""
@@ -71,6 +73,8 @@ class Runner:
         """Batches that were left for that reason and are still leased, with the time at which they are released."""
         self._draining = False
         self._renewed = 0.0
+        self._wall = self._ahead()
+        """By how much the wall clock, of which leases are, was ahead of the loop's."""
         self._swept = 0.0
 
     def use(self, services: GatewayServices) -> None:
@@ -117,7 +121,10 @@ class Runner:
         await self._release_left()
         if self._runs:
             await self._check()
-            if loop.time() >= self._renewed + lease / 3:
+            was_ahead, self._wall = self._wall, self._ahead()
+            # After a suspension, or where the clock was set, leases have expired: without this, its own batches would be run anew.
+            was_set = abs(self._wall - was_ahead) > _SET_SECONDS
+            if was_set or loop.time() >= self._renewed + lease / 3:
                 held = [run.job for run in self._runs.values()]
                 await self._database.write(lambda c: batches.renew(c, held, seconds=lease))
                 self._renewed = loop.time()
@@ -129,6 +136,10 @@ class Runner:
                 if not await self._database.write(lambda c: batches.sweep(c, keep_seconds=keep)):
                     self._swept = loop.time()
                     break
+
+    @staticmethod
+    def _ahead() -> float:
+        return time.time() - asyncio.get_running_loop().time()
 
     async def _check(self) -> None:
         """Stop what is to end: what was cancelled, has expired or was taken over."""

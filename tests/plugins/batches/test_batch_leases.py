@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +23,7 @@ from gateway_batches.objects import BatchError, Ending, LineError
 from gateway_batches.reading import RequestLine
 from gateway_batches.requests import CreateBatch
 from gateway_batches.run import BatchRun
+from gateway_batches.runner import Runner
 
 ERROR = LineError(code="batch_failed", message="It failed.")
 REQUEST = CreateBatch(input_file_id="file-1", endpoint="/v1/responses", completion_window="24h")
@@ -58,6 +61,15 @@ def claimed(database: BatchDatabase, seconds: float = 0) -> batches.BatchJob:
     job = database.now(lambda c: batches.claim(c, ending=False, seconds=seconds))
     assert job is not None
     return job
+
+
+class Running:
+    """A batch that runs, as far as its runner looks at it."""
+
+    def __init__(self, job: batches.BatchJob) -> None:
+        self.job = job
+
+    def stop(self, ending: Ending, error: BatchError | None = None) -> None: ...
 
 
 def store(job: batches.BatchJob, result: bytes) -> Callable[[sqlite3.Connection], int]:
@@ -183,6 +195,25 @@ async def test_a_batch_whose_end_was_decided_before_it_broke_shows_no_error(
         tables.close()
     shown = database.now(lambda c: batches.batch_object(batches.find(c, "ada", job.id)))
     assert (shown.status, shown.errors) == (decided or "cancelled", None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_a_process_runs_is_not_run_anew_when_its_machine_was_suspended(
+    database: BatchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(database)
+    job = claimed(database, seconds=60)
+    runner = Runner(database, cast("UploadedFiles", None), BatchesConfig())
+    task = asyncio.create_task(asyncio.Event().wait())
+    runner._runs[cast("asyncio.Task[None]", task)] = cast("BatchRun", Running(job))
+    runner._renewed = asyncio.get_running_loop().time()
+    known = time.time
+    monkeypatch.setattr(time, "time", lambda: known() + 3600)
+    await runner._look(cast("LineCalls", None))
+    assert list(runner._runs) == [task]
+    assert database.now(lambda c: batches.leased_status(c, job)) == "in_progress"
+    task.cancel()
 
 
 def test_owners_with_fewer_running_batches_come_first(database: BatchDatabase) -> None:
