@@ -304,9 +304,9 @@ def _tools(raw: Any, param: ParamPath) -> Iterator[tuple[ParamPath, dict[str, An
 
 def _check_function(function: dict[str, Any], param: ParamPath) -> None:
     schema = function.get("parameters")
-    if isinstance(schema, dict) and (found := strict_problem(schema)) is not None:
+    if isinstance(schema, dict) and (problem := _schema_problem(schema)) is not None:
         raise InvalidRequest(
-            f"Invalid schema for function '{shortened(function.get('name'))}': In context={found.path}, {found.problem}",
+            f"Invalid schema for function '{shortened(function.get('name'))}': {problem}",
             param=param,
             code="invalid_function_parameters",
         )
@@ -314,10 +314,18 @@ def _check_function(function: dict[str, Any], param: ParamPath) -> None:
 
 def _check_format(described: dict[str, Any], param: ParamPath, code: str | None) -> None:
     schema = described.get("schema")
-    if isinstance(schema, dict) and (found := strict_problem(schema)) is not None:
+    if isinstance(schema, dict) and (problem := _schema_problem(schema)) is not None:
         raise InvalidRequest(
-            f"Invalid schema for response_format '{shortened(described.get('name'))}': In context={found.path}, "
-            f"{found.problem}",
+            f"Invalid schema for response_format '{shortened(described.get('name'))}': {problem}",
             param=param,
             code=code,
         )
+
+
+def _schema_problem(schema: dict[str, Any]) -> str | None:
+    """What a strict schema may not be."""
+    if (kind := schema.get("type")) != "object":
+        shown = kind if isinstance(kind, str) else None if kind is None else "list"
+        return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{shortened(str(shown))}\"'."
+    found = strict_problem(schema)
+    return None if found is None else f"In context={found.path}, {found.problem}"

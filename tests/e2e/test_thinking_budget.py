@@ -145,9 +145,8 @@ def test_raw_completions_have_no_reasoning_to_limit(http: httpx.Client) -> None:
     assert answer.json()["error"]["param"] == "thinking_token_budget"
 
 
-@pytest.mark.parametrize("name", ["thinking_token_budget", "thinking_budget_tokens"])
 def test_an_upstream_ends_the_reasoning_itself(
-    gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory, name: str
+    gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def behind(*extensions: str) -> dict[str, Any]:
         upstream = {
@@ -157,20 +156,22 @@ def test_an_upstream_ends_the_reasoning_itself(
         }
         return {"engine": "openai", "openai": upstream}
 
-    models = {"able": behind(name), "plain": behind()}
+    names = ("thinking_token_budget", "thinking_budget_tokens")
+    models = {"plain": behind(), **{name: behind(name) for name in names}}
     with (
         run_gateway({"models": models}, tmp_path_factory.mktemp("front")) as running,
         httpx.Client(base_url=running.base_url, timeout=60) as http,
     ):
-        assert message(chat(http, "able")) == (THOUGHT, "slow")
-        cut = chat(http, "able", thinking_token_budget=4)
-        reasoning, text = message(cut)
-        assert text == "fast"
-        assert THOUGHT.startswith(reasoning)
-        assert cut["usage"]["completion_tokens_details"]["reasoning_tokens"] < 10
-        body = {"model": "plain", "messages": [{"role": "user", "content": "puzzle"}]}
-        refused = http.post("/chat/completions", json={**body, name: 4})
-        assert refused.json()["error"]["param"] == name
+        for name in names:
+            assert message(chat(http, name)) == (THOUGHT, "slow")
+            cut = chat(http, name, thinking_token_budget=4)
+            reasoning, text = message(cut)
+            assert text == "fast"
+            assert THOUGHT.startswith(reasoning)
+            assert cut["usage"]["completion_tokens_details"]["reasoning_tokens"] < 10
+            body = {"model": "plain", "messages": [{"role": "user", "content": "puzzle"}]}
+            refused = http.post("/chat/completions", json={**body, name: 4})
+            assert refused.json()["error"]["param"] == name
         said = {"max_tokens": 50, "thinking_token_budget": 4}
-        blocks = http.post("/messages", json={**body, **said, "model": "able"}).json()["content"]
+        blocks = http.post("/messages", json={**body, **said, "model": names[0]}).json()["content"]
         assert blocks[-1]["text"] == "fast"
