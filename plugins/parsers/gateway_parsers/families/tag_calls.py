@@ -73,7 +73,7 @@ def _dsml(word: str, *, prefix: str = _DSML, spellings: tuple[TagCalls, ...] = (
         f"</{prefix}{word}>",
         prefix,
         typed=True,
-        more_starts=(*others, f"<{prefix}invoke"),
+        more_starts=(*others, f"<{prefix}invoke", f"{start[:-1]}\n"),
         noise=tuple(
             f"</{prefix}{other}>" for other in ("function_calls", "tool_calls") if other != word
         ),
