@@ -76,6 +76,8 @@ class _Segment(NamedTuple):
     """The control token before it; empty at the start of a prompt."""
     parts: list[Part]
     """They end with a control token, but for those of the last segment."""
+    key: tuple[object, ...]
+    """All that its ids depend on, and the scope of the prompt."""
 
 
 class OriginEncoder:
@@ -145,7 +147,7 @@ class OriginEncoder:
         cache, ids = self._cache, None
         long = sum([len(part) for part, _ in parts]) >= _LEAST_KEPT
         if long and cache is not None and scope is not None:
-            ids = self._encode_segments(self._segments(parts), cache, scope)
+            ids = self._encode_segments(self._segments(parts, scope), cache)
         return self._encode_whole(parts) if ids is None else ids
 
     def _encode_whole(self, parts: Sequence[Part]) -> list[int]:
@@ -157,25 +159,31 @@ class OriginEncoder:
             return ids
         return self._encode_protected(_Prompt(text, parts), ids, found)
 
-    def _segments(self, parts: Sequence[Part]) -> list[_Segment]:
+    def _segments(self, parts: Sequence[Part], scope: str) -> list[_Segment]:
         segments: list[_Segment] = []
         before = ""
         current: list[Part] = []
+        key: list[object] = [scope, before]
         for part in parts:
             text, origin = part
             if origin is _TEMPLATE:
                 long = len(text) > _LONG_PART
                 divided = self._division(text) if long else self._kept_division(text)
                 if divided is not None:
-                    current.append((divided.head, origin))
-                    segments.append(_Segment(before, current))
-                    before = divided.token
-                    current = [(divided.rest, origin)] if divided.rest else []
+                    head, token, rest = divided
+                    current.append((head, origin))
+                    segments.append(_Segment(before, current, (*key, head)))
+                    before = token
+                    current = [(rest, origin)] if rest else []
+                    key = [scope, before, *([rest] if rest else [])]
                     continue
-            if text:
-                current.append(part)
+                key.append(text)
+            else:
+                # Not the origin itself: to hash a member of an enumeration is slow.
+                key += (1 if origin is _OUTSIDE else 2, text)
+            current.append(part)
         if current:
-            segments.append(_Segment(before, current))
+            segments.append(_Segment(before, current, tuple(key)))
         return segments
 
     def _division(self, text: str) -> _Divided | None:
@@ -185,12 +193,9 @@ class OriginEncoder:
                 last = match
         return last and _Divided(text[: last.end], last.text, text[last.end :])
 
-    def _encode_segments(
-        self, segments: Sequence[_Segment], cache: TokenCache, scope: str
-    ) -> list[int] | None:
+    def _encode_segments(self, segments: Sequence[_Segment], cache: TokenCache) -> list[int] | None:
         """Token ids of a prompt; None if it has to be encoded as a whole."""
-        keys = [_key_of(segment, scope) for segment in segments]
-        found = [cache.get(key) for key in keys]
+        found = [cache.get(segment.key) for segment in segments]
         first = end = len(found)
         if None in found:
             first = found.index(None)
@@ -199,8 +204,8 @@ class OriginEncoder:
             made = self._ids_of(segments[first:end])
             if made is None:
                 return None
-            for key, segment, ids in zip(keys[first:end], segments[first:end], made, strict=True):
-                cache.keep(key, [text for text, _ in segment.parts], ids)
+            for segment, ids in zip(segments[first:end], made, strict=True):
+                cache.keep(segment.key, [text for text, _ in segment.parts], ids)
             found[first:end] = made
         together: list[int] = []
         for known in found:
@@ -438,16 +443,6 @@ class OriginEncoder:
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return b"".join(map(self._tokenizer.token_bytes, ids))
-
-
-def _key_of(segment: _Segment, scope: str) -> tuple[object, ...]:
-    """What the ids of a segment depend on, and `scope`."""
-    key: list[object] = [scope, segment.before]
-    for text, origin in segment.parts:
-        key.append(text)
-        # To hash a member of an enumeration is slow.
-        key.append(0 if origin is _TEMPLATE else 1 if origin is _OUTSIDE else 2)
-    return tuple(key)
 
 
 class _Prompt:

@@ -52,11 +52,12 @@ def _size_of(turn: Turn) -> int:
         size += len(tool.description or "")
         size += len(msgspec.json.encode(tool.parameters)) if tool.parameters else 0
     for item in turn.items:
+        if type(item) is items.Message:  # as most are
+            for said in item.content:
+                if isinstance(said, TEXTS):
+                    size += len(said.text)
+            continue
         match item:
-            case items.Message(content=content):
-                for said in content:
-                    if isinstance(said, TEXTS):
-                        size += len(said.text)
             case items.Reasoning(content=list(parts)):
                 size += sum(len(part.text) for part in parts)
             case items.FunctionCallOutput() | items.CustomToolCallOutput():

@@ -29,4 +29,4 @@ def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
 
 def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
     """The items of a request, each with an id. Ids sent by the client are kept."""
-    return [with_id(item, new_id) for item in sent]
+    return [item if item.id else with_id(item, new_id) for item in sent]

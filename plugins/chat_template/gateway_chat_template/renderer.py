@@ -47,6 +47,7 @@ from gateway_chat_template.marked_text import (
 from gateway_chat_template.media_marks import mark_of, without_marks
 from gateway_chat_template.messages import MEDIA, Message, messages_of
 from gateway_chat_template.placeholders import find_placeholders, placed_at_placeholders
+from gateway_chat_template.plain_messages import plain_messages
 from gateway_chat_template.tail import THINKING_MARKERS, tail_of
 
 _END = "\u2060\u2063qz-here-the-final-message-ends\u2063\u2060"
@@ -218,14 +219,17 @@ class ChatTemplateRenderer:
                 "This model's chat template has no place for documents. Send them as text.",
                 param="documents",
             )
-        entries = conversation(
-            turn.items,
-            {tool.name for tool in turn.tools},
-            turn.results,
-            self._placeable(turn.media, features) if turn.media else {},
-        )
-        messages, media = messages_of(entries, turn.instructions, features)
-        messages = [_marked(message) for message in messages]
+        media: list[MessageMedia] = []
+        messages = plain_messages(turn.items, turn.instructions, features)
+        if messages is None:
+            entries = conversation(
+                turn.items,
+                {tool.name for tool in turn.tools},
+                turn.results,
+                self._placeable(turn.media, features) if turn.media else {},
+            )
+            messages, media = messages_of(entries, turn.instructions, features)
+            messages = [_marked(message) for message in messages]
         if media:
             self._show(media, messages, features)
         if turn.continue_final_message:
