@@ -28,6 +28,7 @@ from gateway.runtime.services import Services
 from gateway.tools.toolset import Toolset
 from gateway.wire.chat import ChatRequest
 from gateway.wire.ids import new_id
+from gateway.wire.large_bodies import pass_over
 
 
 class ChatPlan(Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ async def make_chat_plan(
     model = services.lookup.model(model_name or request.model)
     refuse_scores(request, model.engine.capabilities)
     check_engine_parameters(request, model)
-    conversation = items_of(request.messages)
+    conversation = await pass_over(request.messages, items_of)
     context = SessionContext(owner=owner, items=conversation.items)
     toolset = await chat_toolset(request, services, model, context)
     turn = Turn(

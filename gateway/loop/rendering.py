@@ -37,7 +37,7 @@ async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> Rendered
     """Render `turn`. `size` is the size of the request body in bytes, including its tools."""
     if turn.chat_template is not None and isinstance(renderer, IsolatingRenderer):
         return await renderer.render_isolated(turn)
-    if size + _size_of(turn) > IN_THREAD:
+    if size > IN_THREAD or size + _size_of(turn) > IN_THREAD:
         return await asyncio.to_thread(renderer.render, turn)
     return renderer.render(turn)
 

@@ -27,6 +27,7 @@ from gateway.media.refused import MediaRefused
 from gateway.protocols import Media, MediaSource
 from gateway.wire.content import InputFile, MessageContent
 from gateway.wire.items import Item
+from gateway.wire.large_bodies import pass_over
 
 
 class ShownItems(Struct, frozen=True):
@@ -74,7 +75,7 @@ class FileResolver:
 
         Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
         """
-        parts = list(file_parts(items))
+        parts = await pass_over(items, lambda given: list(file_parts(given)))
         if not parts:
             return ShownItems(items)
         config = self._reader.config

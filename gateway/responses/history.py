@@ -19,6 +19,7 @@ from gateway.tools.credentials import items_without_credentials
 from gateway.wire import item_lists, items
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id
+from gateway.wire.large_bodies import pass_over
 from gateway.wire.request import ResponseRequest
 
 
@@ -32,9 +33,9 @@ async def conversation_of(
     """The history of a request, and the request's own items, each checked and with an id. `known` is the history, if it
     is not in the store."""
     sent = request.input or ()
-    check_ids(sent)
+    await pass_over(sent, check_ids)
     plain = item_lists.only_messages(sent)
-    own = item_lists.with_ids(sent if plain else without_trigger(sent), new_id)
+    own = await pass_over(sent if plain else without_trigger(sent), _with_ids)
     if not plain:
         own = items_without_credentials(own)
         own = open_items(own, services.sealer, owner, model=model)
@@ -48,6 +49,10 @@ async def conversation_of(
     if not plain:
         check_outputs(own, history)
     return history, own
+
+
+def _with_ids(sent: Sequence[items.Item]) -> list[items.Item]:
+    return item_lists.with_ids(sent, new_id)
 
 
 def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:

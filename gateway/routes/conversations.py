@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import msgspec
 from litestar import delete, get, post
@@ -22,6 +23,7 @@ from gateway.routes.unknown import note_unknown
 from gateway.wire.ids import new_id
 from gateway.wire.item_lists import with_ids
 from gateway.wire.items import Item, ItemReference
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.listing import Deleted, listing
 from gateway.wire.request import decode_conversation_request
 from gateway.wire.response import Conversation
@@ -35,7 +37,7 @@ async def create_conversation(request: HttpRequest) -> ASGIApp:
     """Create a conversation, with its initial items."""
     store, services, owner = _store(request), services_of(request), owner_of(request)
     body = await read_body(request, services, may_be_empty=True)
-    decoded = decode_conversation_request(body or b"{}")
+    decoded = await decode_body(body or b"{}", decode_conversation_request)
     items = _new_items(decoded.items or [])
     conversation = Conversation(
         id=new_id("conv_"), created_at=int(time.time()), metadata=decoded.metadata or {}
@@ -83,7 +85,8 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
     await _conversation(request, conversation_id)
     include = _include(request)
     services = services_of(request)
-    decoded = decode_conversation_request(await read_body(request, services), require="items")
+    body = await read_body(request, services)
+    decoded = await decode_body(body, partial(decode_conversation_request, require="items"))
     items = _new_items(decoded.items or [])
     if not await _store(request).append_items(
         conversation_id,

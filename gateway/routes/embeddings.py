@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from litestar import post
 from litestar.types import ASGIApp
 
@@ -13,6 +15,7 @@ from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.wire.embeddings import decode_embeddings_request
+from gateway.wire.large_bodies import decode_body
 
 
 @post("/v1/embeddings", status_code=200)
@@ -20,9 +23,8 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
     """Create embeddings."""
     services, owner = services_of(request), owner_of(request)
     body = await read_body(request, services)
-    decoded = decode_embeddings_request(
-        body, max_inputs=services.config.server.max_embedding_inputs
-    )
+    limit = services.config.server.max_embedding_inputs
+    decoded = await decode_body(body, partial(decode_embeddings_request, max_inputs=limit))
     note_unknown(request, services, "/v1/embeddings", decoded.unknown)
     headers = trace_headers(request)
 

@@ -22,6 +22,7 @@ from gateway.scoring.answer import (
     reranked,
     score_list,
 )
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_score_request
 
 
@@ -30,7 +31,7 @@ async def create_rerank(request: HttpRequest) -> ASGIApp:
     """Order documents by relevance. The paths are vLLM's; Cohere's SDK uses `/v2/rerank`."""
     services = services_of(request)
     body = await read_body(request, services)
-    decoded = decode_rerank_request(body, _limits(services))
+    decoded = await decode_body(body, partial(decode_rerank_request, limits=_limits(services)))
     note_unknown(request, services, "/v1/rerank", decoded.unknown)
 
     async def make(run: ScoringRun) -> object:
@@ -45,7 +46,7 @@ async def create_scores(request: HttpRequest) -> ASGIApp:
     """Score pairs of texts, as vLLM does."""
     services = services_of(request)
     body = await read_body(request, services)
-    decoded = decode_score_request(body, _limits(services))
+    decoded = await decode_body(body, partial(decode_score_request, limits=_limits(services)))
     note_unknown(request, services, "/v1/score", decoded.unknown)
 
     async def make(run: ScoringRun) -> object:

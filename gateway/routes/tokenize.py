@@ -28,6 +28,7 @@ from gateway.wire.completions import (
 )
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing
+from gateway.wire.large_bodies import decode_body
 
 
 @post("/tokenize", status_code=200)
@@ -35,7 +36,7 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
     """The tokens of a text, or of the prompt of a chat request."""
     services = services_of(request)
     body = await read_body(request, services)
-    raw = decode_object(body)
+    raw = await decode_body(body, decode_object)
     options = convert(raw, TokenizeOptions)
     async with loaded(request, options.model, None):
         return json_answer(await _tokenized(raw, options, services, len(body), owner_of(request)))
@@ -45,7 +46,8 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
 async def detokenize(request: HttpRequest) -> ASGIApp:
     """The text of tokens."""
     services = services_of(request)
-    decoded = convert(decode_object(await read_body(request, services)), DetokenizeRequest)
+    body = await read_body(request, services)
+    decoded = await decode_body(body, lambda sent: convert(decode_object(sent), DetokenizeRequest))
     async with loaded(request, decoded.model, None):
         tokenizer = _tokenizer(services.lookup.any_model(decoded.model))
         try:

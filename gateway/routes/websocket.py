@@ -34,6 +34,7 @@ from gateway.wire.events import Event
 from gateway.wire.field_errors import missing, not_among, wrong_type
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import ErrorBody, error_body
 
@@ -136,7 +137,7 @@ class _Connection:
         """Read one message and queue it for its lane."""
         stream_id: str | None = None
         try:
-            begin = _begin(data)
+            begin = await decode_body(data, _begin)
             stream_id = _stream_id(begin.stream_id)
             if begin.type is None:
                 raise missing("type", "It is 'response.create'.")
@@ -222,19 +223,20 @@ class _Connection:
 
     async def _respond(self, lane: _Lane, data: bytes) -> None:
         await self._check_key()
-        raw = decode_object(data)
+        raw = await decode_body(data, decode_object)
         del raw["type"]
         raw.pop("stream_id", None)
         try:
-            await self._run(lane, raw, len(data))
+            await self._run(lane, raw, data)
         except GatewayError:
             # As OpenAI documents: a continuation that fails takes what it continues out of the connection's memory.
             if raw.get("previous_response_id") in [*lane.latest]:
                 self._bytes.give_back(lane.forget())
             raise
 
-    async def _run(self, lane: _Lane, raw: dict[str, Any], size: int) -> None:
-        request = convert_response_request(raw, strict=self._services.strict)
+    async def _run(self, lane: _Lane, raw: dict[str, Any], data: bytes) -> None:
+        strict = self._services.strict
+        request = await decode_body(data, lambda _: convert_response_request(raw, strict=strict))
         if request.background:
             raise Unsupported(
                 "A response over a WebSocket does not run in the background. Send it to POST /v1/responses.",
@@ -242,7 +244,7 @@ class _Connection:
             )
         self._services.unknown_parameters.report("/v1/responses", request.unknown)
         run = await prepare_run(
-            request, self._services, size=size, owner=self._owner, unstored=lane.latest
+            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
         )
 
         async def write(events: Sequence[Event]) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -307,6 +308,7 @@ async def _serve(
         if worker_folder is not None:
             await stack.enter_async_context(WorkerSockets(worker_folder, services))
         tune_garbage_collector()
+        tune_thread_switches()
         settings = await uvicorn_config(config, app_of(services))
         server = GatewayServer(settings, services, announce=announce, source=source)
         await server.serve([listening])
@@ -322,6 +324,11 @@ def tune_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def tune_thread_switches() -> None:
+    """Let the event loop run sooner while threads decode and render large bodies: after half a millisecond each time, not five."""
+    sys.setswitchinterval(0.0005)
 
 
 def findable(file: Path) -> AbstractContextManager[None]:

@@ -16,6 +16,7 @@ from gateway.errors import InvalidRequest, ParamPath, param_path
 from gateway.wire.common import Tagged, type_of
 from gateway.wire.conversion_errors import explain
 from gateway.wire.field_errors import MAX_ITEMS, listed, missing, name_type, not_among, wrong_type
+from gateway.wire.json_pieces import decode_pieces
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ def decode_json(body: bytes) -> Any:
             code="invalid_json",
         )
     try:
-        raw = msgspec.json.decode(body)
+        raw = _decoded(body)
     except UnicodeDecodeError as error:
         raise InvalidRequest(
             f"The request body is not valid UTF-8: {error.reason}.", code="invalid_json"
@@ -76,6 +77,13 @@ def decode_json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _too_deep(raw):
         raise _nested_too_deeply()
     return raw
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return decode_pieces(body)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        return msgspec.json.decode(body)  # raises an error that names the place in the whole body
 
 
 def decode_object(body: bytes) -> dict[str, Any]:

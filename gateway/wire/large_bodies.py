@@ -1,22 +1,32 @@
-"""Decoding bodies with many values beside other requests."""
+"""Decoding bodies with many values, and passes over their items, beside other requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+ItemsT = TypeVar("ItemsT", bound=Sequence[Any])
 
 _SMALL = 65_536
+_LARGE = 2 << 20
 _FEW = 8192
+_MANY = 2000
 
 
 async def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
     """`decode(body)`, in a thread if the body has so many values that decoding it would hold up other requests.
 
-    A body of up to 64 KiB is decoded at once, and so is a larger one with up to 8192 commas: a long text or an image.
+    A body of up to 64 KiB is decoded at once, and so is one of up to 2 MiB with up to 8192 commas: a long text or an image.
     """
-    if len(body) > _SMALL and body.count(b",") > _FEW:
+    if len(body) > _LARGE or (len(body) > _SMALL and body.count(b",") > _FEW):
         return await asyncio.to_thread(decode, body)
     return decode(body)
+
+
+async def pass_over(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
+    """`function(items)`, which takes about a microsecond for each of them; in a thread if they are more than 2000."""
+    if len(items) > _MANY:
+        return await asyncio.to_thread(function, items)
+    return function(items)

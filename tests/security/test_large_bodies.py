@@ -13,7 +13,7 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.field_errors import MAX_ITEMS, MAX_TOOLS
-from gateway.wire.large_bodies import decode_body
+from gateway.wire.large_bodies import decode_body, pass_over
 from gateway.wire.request import decode_response_request
 
 FUNCTION = {"name": "f", "parameters": {}}
@@ -62,3 +62,18 @@ def test_many_values_are_decoded_beside_other_requests(body: bytes, *, beside: b
 def test_errors_of_the_decoding_are_raised() -> None:
     with pytest.raises(InvalidRequest):
         asyncio.run(decode_body(b"1," * 100_000, decode_response_request))
+
+
+def test_a_body_of_megabytes_is_decoded_beside_other_requests() -> None:
+    body = b"x" * (3 << 20)
+    assert asyncio.run(decode_body(body, lambda _: threading.get_ident())) != threading.get_ident()
+
+
+@pytest.mark.parametrize(("number", "beside"), [(100, False), (20_000, True)])
+def test_many_items_are_passed_over_beside_other_requests(number: int, *, beside: bool) -> None:
+    def thread_of(given: list[int]) -> int:
+        assert len(given) == number
+        return threading.get_ident()
+
+    passed = asyncio.run(pass_over([1] * number, thread_of))
+    assert (passed != threading.get_ident()) is beside

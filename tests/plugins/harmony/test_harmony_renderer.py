@@ -22,7 +22,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.wire.item_decoding import decode_items
-from gateway_harmony import HarmonyRenderer, RendererConfig
+from gateway_harmony import HarmonyRenderer, RendererConfig, encoding
 from gateway_harmony.encoding import harmony
 from gateway_harmony.messages import HarmonyMessage
 from gateway_scripted import ScriptedTokenizer
@@ -400,3 +400,14 @@ def test_kept_token_ids_are_those_of_the_whole_prompt(
     for items in (conversation[:end], conversation, conversation[end:]):
         asked = turn(*(item for item in items if "output" not in item), cache_scope="a")
         assert keeping.render(asked) == plain.render(asked)
+
+
+@given(st.lists(TEXTS | st.sampled_from(["it's a", " ", "a b", "A1 B2", "x  y\n z"]), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_long_texts_are_encoded_in_pieces_with_the_same_ids(texts: list[str]) -> None:
+    said = " ".join(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "_PIECE", 3)
+        assert encoding.O200kEncoder().ordinary(said) == harmony().encode(
+            said, disallowed_special=()
+        )
