@@ -22,6 +22,10 @@ CITED = [
     ("1889", "#documents/1", "Notes"),
 ]
 SIZES = (1, 3, 1000)
+TEMPLATE = (
+    "{% for each in documents or [] %}{{ each.title }}: {{ each.text }}\n{% endfor %}"
+    "{% for each in messages %}{{ each.content }}\n{% endfor %}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         f"cut{size}": {
             "engine": "scripted",
             "parser": "cohere_command4",
+            "chat_template": TEMPLATE,
             "scripted": {"rules": [{"when": "tower", "pieces": [{"raw": SAID}], "chunk": size}]},
         }
         for size in SIZES

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from gateway.protocols import OutputFormat
+from gateway.protocols import OutputFormat, Piece, TextPiece
 from gateway.testing.output_contract import OutputParserContract
 from gateway_parsers import FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
@@ -50,8 +50,20 @@ class NestedContract(FormatContract):
         )
 
 
+class BareContract(FormatContract):
+    """Calls without a marker: after text that ends in `[`, they are a list of calls that has no end."""
+
+    def answers(self) -> st.SearchStrategy[list[Piece]]:
+        def opens_a_list(pieces: list[Piece]) -> bool:
+            texts = [each.text for each in pieces if isinstance(each, TextPiece)]
+            return len(texts) < len(pieces) and any(text.endswith("[") for text in texts)
+
+        return super().answers().filter(lambda pieces: not opens_a_list(pieces))
+
+
 def contract_of(spec: FormatSpec) -> type[FormatContract]:
-    base = NestedContract if spec.name == "minimax_m3" else FormatContract
+    special = {"minimax_m3": NestedContract, "llama3_json": BareContract, "json": BareContract}
+    base = special.get(spec.name, FormatContract)
     name = "Test" + spec.name.title().replace("_", "").replace("-", "")
     halves: dict[str, Any] = {
         "reasons": spec.reasoning is not None,
