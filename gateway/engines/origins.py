@@ -147,7 +147,7 @@ class OriginEncoder:
         cache, ids = self._cache, None
         long = sum([len(part) for part, _ in parts]) >= _LEAST_KEPT
         if long and cache is not None and scope is not None:
-            ids = self._encode_segments(self._segments(parts, scope), cache)
+            ids = self._encode_segments(self._segments(parts, scope), scope, cache)
         return self._encode_whole(parts) if ids is None else ids
 
     def _encode_whole(self, parts: Sequence[Part]) -> list[int]:
@@ -193,7 +193,9 @@ class OriginEncoder:
                 last = match
         return last and _Divided(text[: last.end], last.text, text[last.end :])
 
-    def _encode_segments(self, segments: Sequence[_Segment], cache: TokenCache) -> list[int] | None:
+    def _encode_segments(
+        self, segments: Sequence[_Segment], scope: str, cache: TokenCache
+    ) -> list[int] | None:
         """Token ids of a prompt; None if it has to be encoded as a whole."""
         found = [cache.get(segment.key) for segment in segments]
         first = end = len(found)
@@ -205,7 +207,7 @@ class OriginEncoder:
             if made is None:
                 return None
             for segment, ids in zip(segments[first:end], made, strict=True):
-                cache.keep(segment.key, [text for text, _ in segment.parts], ids)
+                cache.keep(segment.key, [scope, *(text for text, _ in segment.parts)], ids)
             found[first:end] = made
         together: list[int] = []
         for known in found:

@@ -37,7 +37,7 @@ class TokenCache:
         return entry[0]
 
     def keep(self, key: Hashable, texts: Iterable[str], ids: Sequence[int]) -> None:
-        """Keep `ids` under `key`, which holds `texts`. Does nothing if they take more than half of the cache."""
+        """Keep `ids` under `key`, whose strings are `texts`. Does nothing if they take more than half of the cache."""
         made = array("I", ids)
         self._add(key, (made, _ENTRY + made.itemsize * len(made) + sum(map(sys.getsizeof, texts))))
 

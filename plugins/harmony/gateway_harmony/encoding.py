@@ -82,7 +82,7 @@ class PromptEncoder:
         ids = self._cache.get(key)
         if ids is None:
             ids = self._text.ordinary(text)
-            self._cache.keep(key, [text], ids)
+            self._cache.keep(key, key, ids)
         return ids
 
     def markup(self, markup: Markup) -> list[int]:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.engines import origins
 from gateway.engines.origins import Origin, OriginEncoder
+from gateway.engines.token_cache import TokenCache
+from gateway_harmony.encoding import PromptEncoder
 from gateway_scripted.tokenizer import ScriptedTokenizer
 
 KINDS = ("json", "hf")
@@ -162,3 +164,21 @@ def test_a_conversation_of_many_changes_is_tokenized_in_one_call(kit: Any) -> No
     counting.given.clear()
     renderer.render(kit.turn(changed, cache_scope="a"))
     assert len(counting.given) == 1
+
+
+def test_long_salts_count_as_what_is_kept(kit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client chooses its salts: each request can have another one, longer than what it says."""
+    sizes: list[int] = []
+    keep = TokenCache.keep
+
+    def noted(cache: TokenCache, key: Any, texts: Any, ids: Any) -> None:
+        sizes.append(sum(map(len, texts)))
+        keep(cache, key, texts, ids)
+
+    monkeypatch.setattr(TokenCache, "keep", noted)
+    turn = kit.turn([{"role": "user", "content": "hello"}], cache_scope="salt" * 250)
+    kit.renderer("qwen", kit.json_tokenizer("qwen")).render(turn)
+    harmony = PromptEncoder(ScriptedTokenizer(), "m", cache_bytes=50_000)
+    harmony.encode([], "hello", [], scope="salt" * 250)
+    assert len(sizes) > 1
+    assert min(sizes) > 1000
