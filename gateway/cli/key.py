@@ -69,8 +69,8 @@ def add_to(commands: Commands) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:15]) < 10**15:
-        raise argparse.ArgumentTypeError("a whole number of at least 1")
+    if not text.isdecimal() or len(text) > 15 or int(text) < 1:
+        raise argparse.ArgumentTypeError("a whole number from 1 to 999999999999999")
     return int(text)
 
 

@@ -12,6 +12,7 @@ from gateway.protocols import ParserContext, Turn
 from gateway.testing.reading import feed
 from gateway.wire import items
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_parsers.kit.citations import NumberedSources
 
 
 def sources(tag: str, **turn: Any) -> list[CitedSource]:
@@ -59,3 +60,29 @@ def test_one_tag_gives_few_sources_and_short_titles() -> None:
 @pytest.mark.parametrize("result", ["[" * 60_000, '{"a":' * 10_000, '{"url": "https://a.example", ', "{" + " " * 1_000_000])  # fmt: skip
 def test_a_result_that_is_no_object_is_a_text(result: str) -> None:
     assert sources("0:[0],0:[1],0:[2]", items=called(result)) == [CitedSource("#calls/c", "f")]
+
+
+def test_many_spans_cannot_make_an_answer_huge() -> None:
+    documents = [{"url": f"https://{at}.example/" + "x" * 2000} for at in range(16)]
+    numbered = NumberedSources(Turn(items=[], documents=documents))
+    tag = f"</co: 0:[{','.join(map(str, range(16)))}]>"
+    spans = [numbered.of(tag) for _ in range(100)]
+    assert len(spans[0]) == 16
+    assert sum(len(source.url) for span in spans for source in span) < 300_000
+    assert spans[-1] == ()
+
+
+def test_a_result_of_many_lines_is_divided_once() -> None:
+    class Text(str):
+        divided = 0
+
+        def split(self, *args: Any) -> list[str]:  # type: ignore[override]
+            self.divided += 1
+            return super().split(*args)
+
+    text = Text("a\n" * 1000)
+    call, _ = called("")
+    result = items.FunctionCallOutput(call_id="c", output=text)
+    numbered = NumberedSources(Turn(items=[call, result]))
+    assert all(numbered.of(f"</co: 0:[{at}]>") for at in range(100))
+    assert text.divided == 1

@@ -69,3 +69,9 @@ def test_wrong_words_are_one_sentence(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert said in err
+
+
+@pytest.mark.parametrize("limit", ["0", "1e6", "9" * 20])
+def test_an_impossible_limit_is_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "ada", "--requests-per-minute", limit]) == 2
+    assert "a whole number from 1 to 999999999999999" in capsys.readouterr().err

@@ -29,6 +29,8 @@ _MAX_NUMBER: Final = 6
 """Maximum digits of a number."""
 _MAX_RESULT: Final = 65_536
 """Length up to which a result is read as JSON."""
+_MAX_CITED: Final = 262_144
+"""Maximum length of all addresses and titles of a turn's citations. Spans after it have no sources."""
 _MAX_URL: Final = 2048
 _MAX_TITLE: Final = 256
 _URL_KEYS: Final = ("url", "link")
@@ -42,16 +44,22 @@ class NumberedSources:
         self._turn = turn
         self._calls: _Calls | None = None
         self._found: dict[tuple[int, int], CitedSource | None] = {}
+        self._room = _MAX_CITED
 
     def of(self, tag: str) -> tuple[CitedSource, ...]:
-        """The sources that a closing tag names, each once; those that do not exist are left out."""
+        """The sources that a closing tag names, each once; those that do not exist are left out. There are none once
+        the turn has cited too much."""
+        if self._room < 0:
+            return ()
         sources: dict[CitedSource, None] = {}
         for call, results in _BUCKET.findall(tag):
             for result in _NUMBER.findall(results):
                 source = self._at(int(call), int(result)) if len(result) <= _MAX_NUMBER else None
                 if source is not None:
                     sources[source] = None
-        return tuple(islice(sources, _MAX_SOURCES))
+        cited = tuple(islice(sources, _MAX_SOURCES))
+        self._room -= sum(len(each.url) + len(each.title) for each in cited)
+        return cited if self._room >= 0 else ()
 
     def _at(self, call: int, result: int) -> CitedSource | None:
         key = (call, result)
@@ -78,6 +86,7 @@ class _Calls(CallHistory):
         self._records = turn.results
         self._ids: list[str] = []
         self._texts: dict[str, str] = {}
+        self._lines: dict[str, list[str]] = {}
         try:
             for item in turn.items:
                 match item:
@@ -100,7 +109,7 @@ class _Calls(CallHistory):
         if call >= len(self._ids) or (text := self._texts.get(self._ids[call])) is None:
             return None
         call_id = self._ids[call]
-        fields = _fields(text, result)
+        fields = self._fields(call_id, text, result)
         if fields is None:
             return None
         record = self._records.get(call_id)
@@ -109,6 +118,18 @@ class _Calls(CallHistory):
             [(url, title)] = cited.items()
             fields = {"url": url, "title": title, **fields}
         return _source(fields, f"#calls/{quote(call_id, safe='')}", self.names.get(call_id, ""))
+
+    def _fields(self, call_id: str, text: str, result: int) -> dict[str, Any] | None:
+        """The object that a result of a call is, empty if it is another text; None if there is no such result."""
+        if len(text) > _MAX_RESULT:
+            return None if result else {}
+        if not result and (whole := _object(text)):
+            return whole
+        if (lines := self._lines.get(call_id)) is None:
+            lines = self._lines[call_id] = [line for line in text.split("\n") if line.strip()]
+        if result >= max(len(lines), 1):
+            return None
+        return _object(lines[result]) if len(lines) > 1 else {}
 
 
 def _document(documents: Any, index: int) -> CitedSource | None:
@@ -144,18 +165,6 @@ def _is_url(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.netloc)
-
-
-def _fields(text: str, result: int) -> dict[str, Any] | None:
-    """The object that a result of a call is, empty if it is another text; None if there is no such result."""
-    if len(text) > _MAX_RESULT:
-        return None if result else {}
-    if not result and (whole := _object(text)):
-        return whole
-    lines = [line for line in text.split("\n") if line.strip()]
-    if result >= max(len(lines), 1):
-        return None
-    return _object(lines[result]) if len(lines) > 1 else {}
 
 
 def _object(text: str) -> dict[str, Any]:
