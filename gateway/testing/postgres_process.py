@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,10 @@ class PostgresProcess:
 
     def pause(self) -> None:
         """Stop all processes of the server, so that it accepts connections but does not answer."""
-        assert self._process is not None
-        for each in self._processes():
-            os.kill(each, signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        assert self._process is not None
-        for each in self._processes():
-            os.kill(each, signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def close(self) -> None:
         """Kill the server and delete its data."""
@@ -122,6 +119,11 @@ class PostgresProcess:
             return self.ask("SELECT 1").strip() == "1"
         except subprocess.CalledProcessError:
             return False
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for each in self._processes():
+            with suppress(ProcessLookupError):  # one that served a connection has ended by itself
+                os.kill(each, number)
 
     def _processes(self) -> list[int]:
         """The server and its children."""

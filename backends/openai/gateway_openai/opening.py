@@ -16,7 +16,7 @@ from gateway_openai.engine import MessageLanguage, OpenAIEngine
 from gateway_openai.errors import Translator
 from gateway_remote.client import ReplicaClient
 from gateway_remote.connecting import connections, monitored
-from gateway_remote.discovery import Discovery, discovery
+from gateway_remote.discovery import Discovery, discovery, is_address
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
@@ -76,7 +76,7 @@ def _discovery(config: OpenAIConfig, path: str | None) -> Discovery:
     try:
         return discovery(config, path)
     except ConfigurationError as error:
-        if config.urls or config.dns or config.file:
+        if config.urls or config.dns or config.file or is_address(path):
             raise
         raise ConfigurationError(
             'The engine "openai" needs the address of its upstream: set base_url = "https://host/v1".'

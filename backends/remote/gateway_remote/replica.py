@@ -38,12 +38,15 @@ def endpoint(url: str) -> Endpoint:
     A trailing `/v1` is removed, because not all routes are below it.
     """
     trimmed = url.strip().rstrip("/").removesuffix("/v1")
-    parts = urlsplit(trimmed)
+    try:
+        parts = urlsplit(trimmed)
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"{url!r} is no address: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not an address like http://host:8000")
     if parts.query or parts.fragment or parts.username:
         raise ValueError(f"{url!r} has more than a scheme, a host, a port and a path")
-    _ = parts.port  # raises ValueError if it is not a number
     return Endpoint(trimmed)
 
 

@@ -425,6 +425,7 @@ async def test_extra_fields_headers_and_names(stub: Any, asker: Any) -> None:
     [
         {"base_url": "ftp://host/v1"},
         {"base_url": "http://host/v1?key=1"},
+        {"base_url": "http://host:99999/v1"},
         {"urls": []},
         {"base_url": "http://host/v1", "api_key_env": "LITEGATE_NO_SUCH_VARIABLE"},
         {"base_url": "http://host/v1", "ca_file": "/no/such/file"},

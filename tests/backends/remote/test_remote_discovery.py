@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -165,3 +166,9 @@ async def test_a_name_is_resolved_again_and_again_so_that_replicas_join_and_drai
         await asyncio.sleep(0.2)
         await ask(engine)
         await rows(engine, {pod.url for pod in pods[1:]})
+
+
+@pytest.mark.parametrize("url", ["http://host:99999", "http://[::1", "ftp://host", "http://u@host"])
+def test_what_is_no_address_is_named(url: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(repr(url))):
+        endpoint(url)
