@@ -193,7 +193,6 @@ class EventBatchWriter(ABC):
 
     def _finish(self, entry: BatchEntry, length: int) -> None:
         response_id = entry.response_id
-        self._written.pop(response_id, None)
         if length == LOST:
             self._fail(entry, StoreUnavailable("The store has lost events of this response."))
             return
@@ -207,6 +206,7 @@ class EventBatchWriter(ABC):
         else:
             self._known.pop(response_id, None)
             self.release(response_id)
+        self._written.pop(response_id, None)  # only now: if the above raises, its callers are told
         _notify_all(response_id, entry.callbacks, stored)
 
     def _fail(self, entry: BatchEntry, error: StoreUnavailable) -> None:

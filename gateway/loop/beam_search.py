@@ -179,6 +179,8 @@ class Beams:
             await self._done.wait()
         if isinstance(self._error, GatewayError):
             raise self._error
+        if self._error is not None:
+            raise EngineError("The beam search was ended before it was complete.")
         if index >= len(self._found):
             raise EngineError("The beam search has found fewer sequences than were asked for.")
         assert engine.tokenizer is not None, "an engine that takes tokens has a tokenizer"

@@ -13,14 +13,13 @@ from typing import Protocol
 import msgspec
 
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.constraints import Constraint, Triggered
 from gateway.deltas import CallEnded, Delta, RefusalDelta, joined
-from gateway.errors import EngineError, GatewayError, InvalidRequest, Unsupported
+from gateway.errors import EngineError, GatewayError, InvalidRequest
 from gateway.loop.beam_search import Beams
+from gateway.loop.engine_request import constraint_for, engine_request, stops_in_text
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
-    generation_id,
     refused_generation,
 )
 from gateway.loop.media import check_media
@@ -31,7 +30,6 @@ from gateway.loop.schema_limits import check_limits
 from gateway.loop.single_tokens import token_by_token
 from gateway.loop.sinks import ACCEPTED, HeldSink
 from gateway.loop.span_attributes import generation_attributes, span_name
-from gateway.loop.structure import enforced
 from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import droppable, moved_preamble, without_oldest
@@ -40,18 +38,15 @@ from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
-    EngineRequest,
     FinishReason,
     OutputParser,
     ParserContext,
     PolicyRefusal,
-    RenderedPrompt,
     Span,
     TokensPrompt,
     Turn,
 )
 from gateway.request_stats import Content, LiveGeneration, RunStats, clock, current_request
-from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -114,17 +109,6 @@ class Generator:
         limit = self._settings.sampling.max_tokens
         return limit is not None and self.tokens.output >= limit
 
-    @property
-    def _stops_in_text(self) -> bool:
-        """Whether the gateway matches stop strings. Message-level upstreams, which report their tokens at the end, do
-        it themselves."""
-        settings = self._settings
-        return bool(
-            settings.sampling.stop
-            and not settings.raw_stops
-            and "tokens" in self.model.engine.capabilities
-        )
-
     async def prepare(self, turn: Turn) -> Generation:
         """Create the engine request for `turn`, as the policies let it pass."""
         decided = await self._decided(turn)
@@ -163,57 +147,19 @@ class Generator:
             span.record("render", began, clock())
         if isinstance(rendered.prompt, TokensPrompt) and rendered.prompt.media:
             check_media(rendered.prompt.media, self.model.engine)
-        output_format = self.model.output_format
-        sampling = settings.sampling
-        limit = sampling.max_tokens
-        if limit is not None and self.tokens.output:
-            limit -= self.tokens.output
-        request = EngineRequest(
-            request_id=generation_id(settings.request_id),
-            prompt=rendered.prompt,
-            sampling=msgspec.structs.replace(
-                sampling,
-                max_tokens=limit,
-                stop=(rendered.stop if self._stops_in_text else (*sampling.stop, *rendered.stop)),
-                include_stop_str_in_output=(
-                    sampling.include_stop_str_in_output and not self._stops_in_text
-                ),
-                stop_token_ids=(*sampling.stop_token_ids, *rendered.stop_token_ids),
-                skip_special_tokens=not output_format.keeps_special_tokens,
-            ),
-            constraint=self._constraint(turn, rendered),
-            adapter=self.model.adapter,
-            cache_salt=settings.cache_salt,
-            owner=settings.owner,
-            priority=engine_priority(self.model.engine, settings.priority),
-            trace_headers=settings.trace_headers,
-            hints=settings.hints,
-            vllm_xargs=settings.vllm_xargs,
-            data_parallel_rank=settings.data_parallel_rank,
-            # They are of the request's own prompt, not of a later turn's.
-            kv_transfer_params={} if self.began else settings.kv_transfer_params,
-            mm_processor_kwargs=settings.mm_processor_kwargs,
-            turn=shown,
-            tail=rendered.tail,
+        request = engine_request(
+            self.model,
+            settings,
+            turn,
+            rendered,
+            shown=shown,
+            spent=self.tokens.output,
+            began=self.began,
         )
         beams = None
-        if not isinstance(rendered.prompt, TokensPrompt):
-            request = self._with_upstreams_own(request)
-        elif settings.beams is not None:
+        if settings.beams is not None and isinstance(rendered.prompt, TokensPrompt):
             beams = Beams(settings.beams)
         return Generation(turn=turn, rendered=rendered, request=request, beams=beams)
-
-    def _with_upstreams_own(self, request: EngineRequest) -> EngineRequest:
-        """`request` with what the gateway does itself for engines that take tokens."""
-        settings = self._settings
-        if settings.thinking_budget is None and settings.beams is None:
-            return request
-        thinks = "thinking_budget" in self.model.engine.capabilities
-        return msgspec.structs.replace(
-            request,
-            thinking_budget=settings.thinking_budget if thinks else None,
-            beams=settings.beams,
-        )
 
     async def fitting(self, turn: Turn, *, truncate: bool = False, preamble: int = 0) -> Generation:
         """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
@@ -265,24 +211,6 @@ class Generator:
             return None
         return generation
 
-    def _constraint(self, turn: Turn, rendered: RenderedPrompt) -> Constraint | None:
-        """The constraint for the engine. Only strict arguments of optional calls may be left unenforced if an engine
-        cannot enforce them, because most clients set `strict` by default."""
-        settings = self._settings
-        constraint = enforced(self.model.output_format, turn, rendered.tail, settings.structure)
-        if isinstance(constraint, Triggered) and "triggered" not in self.model.engine.capabilities:
-            return None
-        if settings.beams is not None:
-            formatted = settings.structure is not None or turn.text_format.kind != "text"
-            if formatted or turn.tool_choice not in ("auto", "none"):
-                raise Unsupported(
-                    "The output of a beam search cannot be enforced. Leave out the format of the text, or a tool_choice that "
-                    "requires a call.",
-                    param=("text", "format") if formatted else "tool_choice",
-                )
-            return None
-        return constraint
-
     def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
         """Begin the observation of a generation. Returns what is called with each output before the parser, if
         anything."""
@@ -315,7 +243,7 @@ class Generator:
             parser,
             lambda: model.output_format.parser(context),
             aligner=self._aligner,
-            constraint=lambda: self._constraint(generation.turn, after),
+            constraint=lambda: constraint_for(model, self._settings, generation.turn, after),
         )
         return budget.generate(model.engine, request, rendered.prefill)
 
@@ -397,7 +325,7 @@ class Generator:
                 included=sampling.include_stop_str_in_output,
                 aligner=self._aligner,
             )
-            if self._stops_in_text
+            if stops_in_text(self.model, self._settings)
             else None
         )
         stops: TextStops | OutputFilters | None = in_text

@@ -50,38 +50,31 @@ class ModelLookup:
         """The generating model that a request names; if it names none, the only one."""
         found = self._chosen(name, "generates")
         if not found.generates:
-            others = ", ".join(self._names("generates"))
-            raise InvalidRequest(
-                f"The model '{found.name}' only {only_does(found.engine)}: use it with {only_at(found.engine)}."
-                f" Models that generate: {others or 'none'}.",
-                param="model",
-                code="model_not_supported",
-            )
+            does, at = only_does(found.engine), only_at(found.engine)
+            why = f"only {does}: use it with {at}. Models that generate"
+            raise self._unable(found, why, "generates")
         return found
 
     def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
         """The embedding model that a request names; if it names none, the only one."""
         found = self._chosen(name, "embeds")
         if found.embedder is None:
-            others = ", ".join(self._names("embeds"))
-            raise InvalidRequest(
-                f"The model '{found.name}' does not embed. Models that do: {others or 'none'}.",
-                param="model",
-                code="model_not_supported",
-            )
+            raise self._unable(found, "does not embed. Models that do", "embeds")
         return found, found.embedder
 
     def scoring_model(self, name: str | None) -> tuple[ServedModel, ScoringEngine]:
         """The reranking model that a request names; if it names none, the only one."""
         found = self._chosen(name, "reranks")
         if found.scorer is None:
-            others = ", ".join(self._names("reranks"))
-            raise InvalidRequest(
-                f"The model '{found.name}' does not rerank. Models that do: {others or 'none'}.",
-                param="model",
-                code="model_not_supported",
-            )
+            raise self._unable(found, "does not rerank. Models that do", "reranks")
         return found, found.scorer
+
+    def _unable(self, found: ServedModel, why: str, does: Does) -> InvalidRequest:
+        """The error for a model of another kind, which ends with the names of those that support the use `does`."""
+        others = ", ".join(self._names(does)) or "none"
+        return InvalidRequest(
+            f"The model '{found.name}' {why}: {others}.", param="model", code="model_not_supported"
+        )
 
     def any_model(self, name: str | None) -> ServedModel:
         """The model of any kind that a request names; if it names none, the only one."""
