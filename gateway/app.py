@@ -64,8 +64,8 @@ from gateway.routes.scoring import create_rerank, create_scores
 from gateway.routes.state import (
     SERVICES,
     HttpRequest,
+    attach_services,
     identify_sender,
-    keep_services,
 )
 from gateway.routes.stored_chat import (
     delete_chat_completion,
@@ -103,7 +103,7 @@ class GatewayApp(Litestar):
 
     def use(self, services: Services) -> None:
         """Answer requests with `services`, from now on. Raises `ConfigurationError` for invalid routes of APIs."""
-        keep_services(self, services)
+        attach_services(self, services)
         apis = keep_apis(self, services)
         services.send = InternalRequests(self)
         self.services = services
@@ -227,6 +227,7 @@ class GatewayApp(Litestar):
         try:
             answer = await handle(request)
             del request  # a stream that waits for its model holds as little as possible
+            scope.pop("state", None)  # what Litestar kept of the request
             await answer(scope, receive, send)
         except Exception as error:
             if stats.status:  # the answer has begun

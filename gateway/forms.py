@@ -32,7 +32,7 @@ class Form(Struct, frozen=True, kw_only=True):
     """A parsed form."""
 
     content: IO[bytes]
-    """The part `file`. Small files are in memory, larger ones in a temporary file."""
+    """The part with the file. Small files are in memory, larger ones in a temporary file."""
     filename: str
     """The file name sent by the client, without folders. It may be empty or invalid as a file name."""
     fields: Mapping[str, str]
@@ -40,17 +40,19 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def uploaded(request: RouteRequest, max_bytes: int, *, advice: str) -> AsyncIterator[Form]:
-    """Parse the form in a request's body, with a file of up to `max_bytes`.
+async def uploaded(
+    request: RouteRequest, max_bytes: int, *, advice: str, part: str = "file"
+) -> AsyncIterator[Form]:
+    """Parse the form in a request's body, with a file of up to `max_bytes` in the part named `part`.
 
     Raises `UnsupportedForm` with `advice` if the body is not a form, and another `GatewayError` if the form is invalid.
     """
     boundary = _boundary(request.headers.get("content-type", ""), advice)
     with temporary_file(_IN_MEMORY) as content:
-        filename, fields = await _read(request, boundary, content, max_bytes)
+        filename, fields = await _read(request, boundary, content, max_bytes, part)
         content.flush()
         if filename is None:
-            raise missing("file", "Send it as a part of the form that has a filename.")
+            raise missing(part, "Send it as a part of the form that has a filename.")
         name = filename.replace("\\", "/").rpartition("/")[2].strip()
         yield Form(content=content, filename=name, fields=fields)
 
@@ -68,7 +70,7 @@ def _boundary(content_type: str, advice: str) -> str:
 
 
 async def _read(
-    request: RouteRequest, boundary: str, content: Any, max_bytes: int
+    request: RouteRequest, boundary: str, content: Any, max_bytes: int, part: str
 ) -> tuple[str | None, dict[str, str]]:
     """Write the file to `content`. Returns its name and the other fields."""
     from multipart import MultipartError, MultipartSegment, PushMultipartParser
@@ -83,19 +85,19 @@ async def _read(
                     for piece in parser.parse(received):
                         if isinstance(piece, MultipartSegment):
                             field, text = piece.name, bytearray()
-                            if field == "file":
+                            if field == part:
                                 filename, size = piece.filename or "", 0
                                 content.seek(0)
                                 content.truncate()
                         elif not piece:
-                            if field != "file":
+                            if field != part:
                                 fields[field] = text.decode("utf-8", "replace")
-                        elif field == "file":
+                        elif field == part:
                             size += len(piece)
                             if size > max_bytes:
                                 raise PayloadTooLarge(
                                     f"The file is larger than this server's limit of {max_bytes} bytes.",
-                                    param="file",
+                                    param=part,
                                 )
                             if size > _IN_MEMORY:
                                 await asyncio.to_thread(content.write, bytes(piece))

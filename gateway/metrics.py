@@ -126,6 +126,8 @@ class Metrics:
             "gateway_open_streams", "Streams that are being sent.",
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
+        self.open_streams = 0
+        """Streams that are being sent. Whoever sends one counts it here."""
         self._opened = Gauge(
             "gateway_model_opened", "0 if the last attempt to load the model failed, otherwise 1.", ["model"],
             registry=registry, multiprocess_mode="livemin",
@@ -290,18 +292,13 @@ class Metrics:
         """Count a request whose tool of the type `kind` is not available and was omitted."""
         self._omitted_tools.labels(kind).inc()
 
-    def stream_opened(self) -> None:
-        self._streams.inc()
-
-    def stream_closed(self) -> None:
-        self._streams.dec()
-
     def refresh(self) -> None:
         """Set the gauges that are read from elsewhere, and bring counters up to date. With several workers each calls it once
         a second, because a scrape reaches only one of them."""
         added, self._added = self._added, {}
         for counter, amount in added.items():
             counter.inc(amount)
+        self._streams.set(self.open_streams)
         for refresh in (*self._refreshers, *self._queue_refreshers.values()):
             refresh()
 

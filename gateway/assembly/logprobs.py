@@ -19,9 +19,11 @@ class LogprobAligner:
     markers and call syntax are skipped. Only tokens whose text is still held back are kept in memory.
     """
 
-    def __init__(self, *, shows_ids: bool = False) -> None:
-        """`shows_ids`: tokens are shown by their ids, as vLLM's `return_tokens_as_token_ids` has it."""
+    def __init__(self, *, shows_ids: bool = False, every: bool = False) -> None:
+        """`shows_ids`: tokens are shown by their ids, as vLLM's `return_tokens_as_token_ids` has it. `every`: tokens
+        that are not in the text are taken too: special ones, and what ends the output."""
         self._shows_ids = shows_ids
+        self._every = every
         self._tokens: deque[tuple[int, int, TokenLogprob]] = deque()
         """Each with the offset of its first character and the offset after its last."""
         self.begin()
@@ -40,6 +42,8 @@ class LogprobAligner:
             if token.bytes:
                 # A token that completes no character is part of the next character.
                 self._tokens.append((start, max(self._at, start + 1), token))
+            elif self._every:
+                self._tokens.append((start, start, token))
 
     def skip(self, text: str) -> None:
         """Record text that is fed to the parser but has no tokens (a prompt's prefill)."""
@@ -56,8 +60,14 @@ class LogprobAligner:
         taken: list[TokenLogprob] = []
         while tokens and tokens[0][0] < end:
             _, last, token = tokens.popleft()
-            if last > start:
+            if last > start or self._every:
                 taken.append(token_by_id(token) if self._shows_ids else token)
+        return taken
+
+    def rest(self) -> list[TokenLogprob]:
+        """The tokens at the end of the output that are not in the text; for `every`."""
+        taken = [token_by_id(each) if self._shows_ids else each for _, _, each in self._tokens]
+        self._tokens.clear()
         return taken
 
     def beginning(self, at: int) -> int:

@@ -25,7 +25,12 @@ def items_of(messages: Sequence[chat.Message]) -> ChatItems:
     """
     reader = _Reader()
     for index, message in enumerate(messages):
-        reader.read(message, index)
+        if type(message) is chat.UserMessage and type(message.content) is str:  # as many are
+            part = content.InputText(text=message.content)
+            reader.items.append(items.Message(role="user", content=[part]))
+            reader.origins.append(index)
+        else:
+            reader.read(message, index)
     return ChatItems(reader.items, reader.origins)
 
 
@@ -40,14 +45,14 @@ class _Reader:
 
     def read(self, message: chat.Message, index: int) -> None:
         match message:
+            case chat.AssistantMessage():
+                self._assistant(message, index)
             case chat.UserMessage(content=said):
                 self._add(items.Message(role="user", content=_user_content(said)), index)
             case chat.SystemMessage(content=said):
                 self._add(items.Message(role="system", content=_texts(said)), index)
             case chat.DeveloperMessage(content=said):
                 self._add(items.Message(role="developer", content=_texts(said)), index)
-            case chat.AssistantMessage():
-                self._assistant(message, index)
             case chat.ToolMessage(content=said, tool_call_id=call_id):
                 self._result(call_id, said, index)
             case chat.FunctionMessage(name=name, content=said):

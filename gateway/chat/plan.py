@@ -18,17 +18,20 @@ from gateway.errors import RenamedParams
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
 from gateway.loop.param_paths import tool_params
-from gateway.loop.request_settings import check_engine_parameters, settings_of
+from gateway.loop.parameter_checks import check_engine_parameters
+from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
 from gateway.loop.text_format import text_format_of
 from gateway.loop.unsupported import refuse_scores
-from gateway.protocols import SessionContext, Turn
+from gateway.protocols import SessionContext, TextFormat, Turn
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.toolset import Toolset
 from gateway.wire.chat import ChatRequest
 from gateway.wire.ids import new_id
 from gateway.wire.large_bodies import pass_over
+
+_TEXT = TextFormat()
 
 
 class ChatPlan(Struct, frozen=True, kw_only=True):
@@ -60,10 +63,11 @@ async def make_chat_plan(
 ) -> ChatPlan:
     """Plan an answer, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
     that names the invalid parameter."""
-    check_request(request, services)
+    extended = check_request(request, services)
     model = services.lookup.model(model_name or request.model)
     refuse_scores(request, model.engine.capabilities)
-    check_engine_parameters(request, model)
+    if extended:
+        check_engine_parameters(request, model)
     conversation = await pass_over(request.messages, items_of)
     context = SessionContext(owner=owner, items=conversation.items)
     toolset = await chat_toolset(request, services, model, context)
@@ -73,16 +77,11 @@ async def make_chat_plan(
         tool_choice=toolset.choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.legacy,
         reasoning_effort=request.reasoning_effort,
-        text_format=text_format_of(request),
-        chat_template=request.chat_template,
-        chat_template_kwargs={
-            **model.config.chat_template_kwargs,
-            **(request.chat_template_kwargs or {}),
-        },
-        documents=request.documents or (),
-        add_generation_prompt=request.add_generation_prompt is not False,
-        continue_final_message=bool(request.continue_final_message),
+        text_format=text_format_of(request) if extended else _TEXT,
+        chat_template_kwargs=model.config.chat_template_kwargs,
     )
+    if extended:
+        turn = with_prompt_parameters(turn, request)
     most = request.max_completion_tokens
     sampling = sampling_of(
         request,
@@ -111,6 +110,7 @@ async def make_chat_plan(
             hints=hints_of(request),
             tool_params=tool_params(request.tools) if request.tools else {},
             n=request.n or 1,
+            extended=extended,
         ),
         n=request.n or 1,
         style=style_of(request, services, toolset, turn),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.request_settings import check_continuation, check_stream_parameters
+from gateway.loop.parameter_checks import check_continuation, check_stream_parameters
 from gateway.loop.unsupported import refuse
 from gateway.runtime.services import Services
 from gateway.wire.chat import ChatRequest
 from gateway.wire.chat_messages import AssistantMessage
 
 
-def check_request(request: ChatRequest, services: Services) -> None:
-    """Reject unsupported parameters and combinations."""
-    refuse(request, "chat")
+def check_request(request: ChatRequest, services: Services) -> bool:
+    """Reject unsupported parameters and combinations. Returns whether the request is extended; see `refuse`."""
+    extended = refuse(request, "chat")
     if request.modalities is not None and "audio" in request.modalities:
         raise Unsupported(
             "Audio output is not available on this server. Ask for text.", param="modalities"
@@ -31,3 +31,4 @@ def check_request(request: ChatRequest, services: Services) -> None:
         raise Unsupported(
             'This server stores nothing (store = "none"). Leave store out.', param="store"
         )
+    return extended

@@ -118,11 +118,17 @@ class ChatChoice:
         assembler = self._assembler
         with self._plan.params:
             if self._cited is not None and self._tools.offered:
-                await self._tools.run(self._first, _CitingChoice(assembler, self._cited), sink)
+                last = await self._tools.run(
+                    self._first, _CitingChoice(assembler, self._cited), sink
+                )
             else:
                 together = not self._plan.style.stream
-                await self.generator.run(self._first, assembler, sink, together=together)
-        return assembler.finish(self.generator.stop_reason)
+                last = await self.generator.run(self._first, assembler, sink, together=together)
+        end = assembler.finish(self.generator.stop_reason)
+        if last and self._plan.to_store is not None:
+            await sink(last)  # now: where the answer cannot be stored, its end is not sent
+            return end
+        return last + end
 
 
 class _CitingChoice:

@@ -33,11 +33,13 @@ def chat_servers_of(
         if wanted == name:
             found.append(servers.offered)
         elif own_name == name:
-            found.append(_server_of(wanted, servers, label))
+            found.append(_labelled_server(wanted, servers, label))
     return found
 
 
-def _server_of(wanted: str, servers: ToolServer, label: str) -> Callable[[], Sequence[ToolServer]]:
+def _labelled_server(
+    wanted: str, servers: ToolServer, label: str
+) -> Callable[[], Sequence[ToolServer]]:
     """The server that a request would select by `label`."""
     try:
         [entry] = decode_tools([{"type": servers.request_type, "server_label": label}])

@@ -90,7 +90,11 @@ class _Remembered(Struct):
 
 def add_to(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("batch", help="run a file of requests on a running server")
+    parser = commands.add_parser(
+        "batch",
+        help="run a file of requests on a running server",
+        description="Run files of requests as batches of a running server.",
+    )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     run = actions.add_parser(
         "run",
@@ -170,7 +174,7 @@ class _Job:
             endpoint = _endpoint(content)
         if known.batch_id is None:
             # An earlier call may have made it, and have ended before it remembered that.
-            found = self._made_of(known.file_id)
+            found = self._latest_batch_of(known.file_id)
             batch = found or self._client.post(
                 "/batches",
                 {
@@ -228,7 +232,7 @@ class _Job:
                 self._progress.report_unreachable(str(error))
                 time.sleep(_POLL_SECONDS)
 
-    def _made_of(self, file_id: str) -> _Batch | None:
+    def _latest_batch_of(self, file_id: str) -> _Batch | None:
         """The newest batch of a file, if it is among the latest ones."""
         latest = self._client.get("/batches?limit=100", _Batches)
         return next((each for each in latest.data if each.input_file_id == file_id), None)

@@ -14,6 +14,7 @@ from gateway.config.redaction import Redactor, secrets_of, shown_value
 from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError
 from gateway.plugins import load_plugins
+from gateway.runtime.access import check_access
 from gateway.startup.config_schema import config_schema
 from gateway.startup.selection import select
 
@@ -22,7 +23,11 @@ SCHEMA = Path("gateway.schema.json")
 
 def add_to(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("config", help="write, check and show gateway.toml")
+    parser = commands.add_parser(
+        "config",
+        help="write, check and show gateway.toml",
+        description="Write, check and show the configuration, gateway.toml.",
+    )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
 
     init = actions.add_parser(
@@ -86,6 +91,7 @@ def check_config(arguments: argparse.Namespace) -> int:
     """Check the configuration. Raises `ConfigurationError` for the first mistake."""
     config = configuration(arguments)
     chosen = select(config, load_plugins(config.plugins))
+    check_access(config.server, authenticated=bool(config.authenticators))
     print(f"{config.source}: no mistake was found.")
     for plan in chosen.models:
         print(f"  model {plan.name}: engine {plan.engine.name} ({plan.why})")

@@ -18,6 +18,7 @@ from gateway.errors import ConfigurationError, GatewayError
 from gateway.hub.client import Hub
 from gateway.hub.fetching import look_up
 from gateway.plugins import PluginSet, load_plugins
+from gateway.runtime.access import check_access
 from gateway.server.logs import set_up_logging
 from gateway.startup.engine_choice import HUB_ENGINES
 from gateway.startup.model_plan import resolve_model
@@ -174,6 +175,7 @@ def _port(config: Config) -> ReportLine:
     if server.unix_socket is not None:
         what = f"Unix socket {server.unix_socket}"
     try:
+        check_access(config.server, authenticated=bool(config.authenticators))
         check_address(config)
     except ConfigurationError as error:
         return ReportLine(what, "FAIL", str(error))

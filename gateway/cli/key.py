@@ -37,6 +37,7 @@ _LIMITS: Final = (
     "tokens_per_day",
     "max_concurrent_requests",
 )
+_OPTIONS: Final = ("admin", "model", "tool", *_LIMITS, "priority", "expires")
 
 
 def add_to(commands: Commands) -> None:
@@ -58,13 +59,13 @@ def add_to(commands: Commands) -> None:
         help="make a key for server.reasoning_keys instead, which seals encrypted_content",
     )
     added = parser.add_argument_group("what a new key may do, as in [[server.api_keys]]")
-    added.add_argument("--admin", action="store_true")
-    added.add_argument("--model", action="append", dest="models", metavar="NAME", help="repeatable")
-    added.add_argument("--tool", action="append", dest="tools", metavar="NAME", help="repeatable")
+    added.add_argument("--admin", action="store_true", default=None)
+    added.add_argument("--model", action="append", metavar="NAME", help="repeatable")
+    added.add_argument("--tool", action="append", metavar="NAME", help="repeatable")
     for name in _LIMITS:
         added.add_argument(f"--{name.replace('_', '-')}", type=_positive, metavar="N")
-    added.add_argument("--priority", type=int, default=0, metavar="N")
-    added.add_argument("--expires", type=_time, metavar="TIME", help="such as 2030-01-31")
+    added.add_argument("--priority", type=int, metavar="N", help="lower is served earlier")
+    added.add_argument("--expires", type=_future, metavar="TIME", help="such as 2030-01-31, in UTC")
     parser.set_defaults(command=run)
 
 
@@ -74,24 +75,32 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _time(text: str) -> datetime:
+def _future(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError("a time as 2030-01-31 or 2030-01-31T12:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    if found <= datetime.now(UTC):
+        raise argparse.ArgumentTypeError(f"{text} is past; the key would never be accepted")
+    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make, list or revoke a key."""
     match arguments.words:
+        case [_, *_] if arguments.reasoning:
+            raise ConfigurationError("gateway key --reasoning takes no name.")
         case _ if arguments.reasoning:
+            _refuse_options(arguments, "--reasoning")
             print(f'[server]\nreasoning_keys = ["{Fernet.generate_key().decode()}"]')
         case ["add", name]:
             _add(arguments, _checked(name))
         case ["list"]:
+            _refuse_options(arguments, "list")
             _in_store(arguments, _list)
         case ["revoke", which]:
+            _refuse_options(arguments, "revoke")
             _in_store(arguments, lambda store: _revoke(store, which))
         case ["add" | "revoke"]:
             raise ConfigurationError(f"gateway key {arguments.words[0]} needs the name of a key.")
@@ -105,6 +114,15 @@ def run(arguments: argparse.Namespace) -> int:
                 f"gateway key: {arguments.words[0]!r} is none of add, list and revoke; quote a name with spaces."
             )
     return 0
+
+
+def _refuse_options(arguments: argparse.Namespace, action: str) -> None:
+    """Refuse the options of new keys, which would have no effect."""
+    for option in _OPTIONS:
+        if getattr(arguments, option) is not None:
+            raise ConfigurationError(
+                f"gateway key {action} takes no --{option.replace('_', '-')}: it is for new keys."
+            )
 
 
 def _checked(name: str) -> str:
@@ -140,10 +158,10 @@ def _made(arguments: argparse.Namespace, name: str, key: str) -> ApiKey:
     return ApiKey(
         name=name,
         sha256=hash_key(key),
-        admin=arguments.admin,
-        models=arguments.models,
-        tools=arguments.tools,
-        priority=arguments.priority,
+        admin=bool(arguments.admin),
+        models=arguments.model,
+        tools=arguments.tool,
+        priority=arguments.priority or 0,
         expires=arguments.expires,
         **{limit: getattr(arguments, limit) for limit in _LIMITS},
     )

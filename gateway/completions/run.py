@@ -32,13 +32,9 @@ from gateway.loop.generator import Generator
 from gateway.loop.hints import hints_of
 from gateway.loop.observer import OutputObserver
 from gateway.loop.param_paths import locate_fault
+from gateway.loop.parameter_checks import check_engine_parameters, check_stream_parameters
 from gateway.loop.policies import Policies, policies_for
 from gateway.loop.rendering import IN_THREAD
-from gateway.loop.request_settings import (
-    check_engine_parameters,
-    check_stream_parameters,
-    request_id_of,
-)
 from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
@@ -80,13 +76,15 @@ class TextChoice:
         head: bytes,
         tokenizer: Tokenizer,
         *,
+        text: str | None,
         counts_prompt: bool,
         policies: Policies | None,
     ) -> None:
+        """`text`: the prompt as it was sent; None if it was sent as token ids, or truncated."""
         options = request.stream_options
         logprobs = request.logprobs is not None
         shows_ids = bool(request.return_tokens_as_token_ids)
-        aligner = LogprobAligner(shows_ids=shows_ids) if logprobs else None
+        aligner = LogprobAligner(shows_ids=shows_ids, every=True) if logprobs else None
         token_ids: list[int] | None = [] if request.return_token_ids else None
         prompt = first.request.prompt
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
@@ -100,10 +98,11 @@ class TextChoice:
         echo = None
         if request.echo:
             first_token = tokenizer.decode(prompt.token_ids[:1])
+            if text is None:
+                skips = request.skip_special_tokens is not False
+                text = tokenizer.decode(prompt.token_ids, skip_special_tokens=skips)
             echo = Echo(
-                tokenizer.decode(
-                    prompt.token_ids, skip_special_tokens=request.skip_special_tokens is not False
-                ),
+                text,
                 first_token,
                 f"token_id:{prompt.token_ids[0]}" if shows_ids else first_token,
                 partial(self._prompt_scores, shows_ids=shows_ids) if logprobs else None,
@@ -141,10 +140,10 @@ class TextChoice:
 
     async def run(self, sink: ByteSink) -> bytes:
         with _request_params(self._request):
-            await self.generator.run(self._first, self.writer, sink)
+            last = await self.generator.run(self._first, self.writer, sink)
         if self._mute:
             self.generator.tokens.output = 0
-        return self.writer.finish(self.generator.stop_reason)
+        return last + self.writer.finish(self.generator.stop_reason)
 
 
 class PreparedCompletion(Struct, frozen=True):
@@ -152,6 +151,8 @@ class PreparedCompletion(Struct, frozen=True):
 
     model: ServedModel
     generations: Sequence[Generation]
+    texts: Sequence[str | None]
+    """Each prompt as it was sent; None for token ids, and for what was truncated."""
     tokenizer: Tokenizer
     policies: Policies | None = None
 
@@ -188,6 +189,7 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
                 variant(generation, index),
                 self._head,
                 prepared.tokenizer,
+                text=prepared.texts[number],
                 counts_prompt=index == 0,
                 policies=prepared.policies,
             )
@@ -263,10 +265,10 @@ async def prepare_completion(
                 "The output of a beam search cannot be enforced. Leave out the format of the text.",
                 param=("text", "format"),
             )
-        client_id = request_id_of(request)
         if structure is not None:
             check_limits(Turn(items=()), structure, {}, model.schema_limits)
-        generations = []
+        generations: list[Generation] = []
+        texts: list[str | None] = []
         policies = policies_for(services.policies, api="completions", model=model.name, owner=owner)
         if policies is not None:
             policies.check_shown(sampling, token_ids=bool(request.return_token_ids))
@@ -275,13 +277,16 @@ async def prepare_completion(
                 decided = await _decided(prompt, policies, tokenizer)
                 if isinstance(decided, PolicyRefusal):
                     generations.append(refused_generation(Turn(items=()), decided, sampling))
+                    texts.append(None)
                     continue
                 prompt = decided
-            token_ids = await _token_ids(prompt, request, tokenizer, size)
-            token_ids = _truncated(token_ids, request, model)
+            whole = await _token_ids(prompt, request, tokenizer, size)
+            token_ids = _truncated(whole, request, model)
+            as_sent = prompt if isinstance(prompt, str) else None
+            texts.append(as_sent if len(token_ids) == len(whole) else None)
             rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
             asked = EngineRequest(
-                request_id=generation_id(client_id),
+                request_id=generation_id(request.request_id),
                 prompt=rendered.prompt,
                 sampling=sampling,
                 constraint=structure,
@@ -310,7 +315,7 @@ async def prepare_completion(
                 raise
             generations.append(generation)
         raw = msgspec.structs.replace(model, output_format=_RAW)
-        return PreparedCompletion(raw, generations, tokenizer, policies)
+        return PreparedCompletion(raw, generations, texts, tokenizer, policies)
 
 
 def _request_params(request: CompletionRequest) -> AbstractContextManager[None]:
@@ -322,8 +327,8 @@ _RAW = RawOutput()
 
 
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:
-    refuse(request, "completions")
-    check_engine_parameters(request, model)
+    if refuse(request, "completions"):
+        check_engine_parameters(request, model)
     check_stream_parameters(request)
     if request.skip_special_tokens is False and request.spaces_between_special_tokens:
         raise Unsupported(
@@ -335,7 +340,7 @@ def _refuse(request: CompletionRequest, model: ServedModel) -> None:
     refuse_scores(request, capabilities)
     if request.echo and request.logprobs is not None and "prompt_logprobs" not in capabilities:
         raise Unsupported(
-            "The engine of this model gives no log probabilities of the prompt, which echo shows beside it.",
+            "The engine of this model gives no log probabilities of the prompt, which echo shows beside it. Leave out logprobs, or echo.",
             param="echo",
         )
 

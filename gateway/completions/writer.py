@@ -97,9 +97,18 @@ class CompletionWriter:
     def finish(self, stop_reason: str | int | None) -> bytes:
         """End the choice. Returns its last bytes."""
         self._stop_reason = stop_reason
+        logprobs = None
+        if self._aligner is not None and not self._mute and (rest := self._aligner.rest()):
+            logprobs = wire.CompletionLogprobs()
+            for token in rest:
+                self._score(token, None, logprobs)
         if self._begin is None:
+            if logprobs is not None:
+                self._put("", logprobs)
             return b""
-        end = b',"logprobs":null,"finish_reason":"%b"' % self.finish_reason.encode()
+        end = b',"logprobs":%b,"finish_reason":"%b"' % (
+            encode(logprobs), self.finish_reason.encode(),
+        )  # fmt: skip
         if stop_reason is not None:
             end += b',"stop_reason":%b' % encode(stop_reason)
         return b"".join(

@@ -14,7 +14,7 @@ from gateway.config.tables import KeyPath, TableError, decode_table, suggestion
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 """Maximum size of a prompt's file in bytes."""
-FIRST: Final = "1"
+_FIRST_VERSION: Final = "1"
 """The version of a prompt that has no table of versions."""
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,256}")
 
@@ -67,7 +67,7 @@ def decode_prompt(name: str, table: Mapping[str, object], folder: Path | None) -
     prompt = decode_table(table, PromptConfig, path)
     own = PromptVersion(text=prompt.text, file=prompt.file, messages=prompt.messages)
     if not prompt.versions:
-        versions = {FIRST: _loaded(own, path, folder)}
+        versions = {_FIRST_VERSION: _loaded(own, path, folder)}
     elif own != PromptVersion():
         raise TableError(
             path, "text, file and messages are those of a version; move them below versions"

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from gateway.conform.response_stream import GrammarError
-
-Json = dict[str, Any]
+from gateway.conform.response_stream import GrammarError, Json, require
 
 _DONE = "data: [DONE]\n\n"
 _STABLE = ("id", "object", "created", "model")
@@ -21,12 +18,12 @@ _REASONING = ("reasoning_content", "reasoning")
 def parse_chunks(body: bytes) -> list[Json]:
     """The chunks of a complete SSE body. Checks the framing and the closing `[DONE]`."""
     text = body.decode()
-    _require(text.endswith(_DONE), "the stream does not end with [DONE]")
+    require(text.endswith(_DONE), "the stream does not end with [DONE]")
     frames = text.removesuffix(_DONE).split("\n\n")
-    _require(frames[-1] == "", "a frame is not ended by an empty line")
+    require(frames[-1] == "", "a frame is not ended by an empty line")
     for frame in frames[:-1]:
-        _require(frame.startswith("data: "), f"a frame is not data: {frame[:60]!r}")
-        _require("\n" not in frame, f"a frame has two lines: {frame[:60]!r}")
+        require(frame.startswith("data: "), f"a frame is not data: {frame[:60]!r}")
+        require("\n" not in frame, f"a frame has two lines: {frame[:60]!r}")
     return [json.loads(frame.removeprefix("data: ")) for frame in frames[:-1]]
 
 
@@ -39,15 +36,15 @@ def fold_chunks(chunks: Iterable[Json], *, includes_usage: bool = False) -> Json
     requested, or was requested and is not in the last chunk only.
     """
     every = list(chunks)
-    _require(bool(every), "the stream is empty")
+    require(bool(every), "the stream is empty")
     for field in _STABLE:
-        _require(len({chunk[field] for chunk in every}) == 1, f"'{field}' changes")
+        require(len({chunk[field] for chunk in every}) == 1, f"'{field}' changes")
     usage = _usage(every, includes_usage)
     choices: dict[int, _Choice] = {}
     for chunk in every:
         for part in chunk["choices"]:
             choices.setdefault(part["index"], _Choice(part["index"])).take(part)
-    _require(sorted(choices) == list(range(len(choices))), f"choices are {sorted(choices)}")
+    require(sorted(choices) == list(range(len(choices))), f"choices are {sorted(choices)}")
     completion: Json = {field: every[0][field] for field in _STABLE}
     completion["choices"] = [choices[index].folded() for index in sorted(choices)]
     if usage is not None:
@@ -58,20 +55,15 @@ def fold_chunks(chunks: Iterable[Json], *, includes_usage: bool = False) -> Json
 def _usage(chunks: Sequence[Json], included: bool) -> Json | None:
     usage_chunks = [chunk for chunk in chunks if not chunk["choices"]]
     if not included:
-        _require(not usage_chunks, "a chunk without choices, though no usage was asked for")
-        _require(not any(chunk.get("usage") for chunk in chunks), "usage that nobody asked for")
+        require(not usage_chunks, "a chunk without choices, though no usage was asked for")
+        require(not any(chunk.get("usage") for chunk in chunks), "usage that nobody asked for")
         return None
-    _require(usage_chunks == [chunks[-1]], "the usage chunk is not one, or not the last")
-    _require(all("usage" in chunk for chunk in chunks), "a chunk says nothing of usage")
+    require(usage_chunks == [chunks[-1]], "the usage chunk is not one, or not the last")
+    require(all("usage" in chunk for chunk in chunks), "a chunk says nothing of usage")
     usage: Json = chunks[-1]["usage"]
     total = usage["prompt_tokens"] + usage["completion_tokens"]
-    _require(usage["total_tokens"] == total, "usage does not add up")
+    require(usage["total_tokens"] == total, "usage does not add up")
     return usage
-
-
-def _require(condition: bool, problem: str) -> None:
-    if not condition:
-        raise GrammarError(problem)
 
 
 class _Choice:
@@ -87,12 +79,12 @@ class _Choice:
         self._finish: str | None = None
 
     def take(self, part: Json) -> None:
-        _require(self._finish is None, f"{self._name} goes on after its finish reason")
+        require(self._finish is None, f"{self._name} goes on after its finish reason")
         delta = part["delta"]
         if self._role:
-            _require("role" not in delta, f"{self._name} tells its role twice")
+            require("role" not in delta, f"{self._name} tells its role twice")
         else:
-            _require(delta.get("role") == "assistant", f"{self._name} does not begin with its role")
+            require(delta.get("role") == "assistant", f"{self._name} does not begin with its role")
             self._role = True
         for field in ("content", "refusal", *_REASONING):
             if delta.get(field):
@@ -106,25 +98,25 @@ class _Choice:
         self._token_ids += part.get("token_ids") or ()
         self._finish = part["finish_reason"]
         if self._finish is not None:
-            _require(delta == {}, f"{self._name} writes in its last chunk")
+            require(delta == {}, f"{self._name} writes in its last chunk")
 
     def _call(self, call: Json) -> None:
         if "id" in call:
-            _require(
+            require(
                 call["index"] == len(self._calls),
                 f"{self._name} begins call {call['index']} as its {len(self._calls)}th",
             )
-            _require(
+            require(
                 call["id"] not in {each["id"] for each in self._calls},
                 f"{self._name} has two calls with the id {call['id']}",
             )
             kind = call["type"]
             inner = call[kind]
-            _require(bool(inner["name"]), f"{self._name} has a call without a name")
+            require(bool(inner["name"]), f"{self._name} has a call without a name")
             self._calls.append({"id": call["id"], "type": kind, kind: dict(inner)})
             return
         last = len(self._calls) - 1
-        _require(call["index"] == last, f"{self._name} writes call {call['index']}, not {last}")
+        require(call["index"] == last, f"{self._name} writes call {call['index']}, not {last}")
         known = self._calls[last]
         kind = known["type"]
         field = "input" if kind == "custom" else "arguments"
@@ -132,15 +124,15 @@ class _Choice:
 
     def _legacy(self, function: Json) -> None:
         if "name" in function:
-            _require(self._function is None, f"{self._name} calls two functions")
+            require(self._function is None, f"{self._name} calls two functions")
             self._function = dict(function)
             return
-        _require(self._function is not None, f"{self._name} writes arguments before a name")
+        require(self._function is not None, f"{self._name} writes arguments before a name")
         assert self._function is not None
         self._function["arguments"] += function["arguments"]
 
     def folded(self) -> Json:
-        _require(self._finish is not None, f"{self._name} has no finish reason")
+        require(self._finish is not None, f"{self._name} has no finish reason")
         if self._finish in ("tool_calls", "function_call"):
             self._check_calls()
         content = "".join(self._sums.get("content", ()))
@@ -172,7 +164,7 @@ class _Choice:
         functions = [call["function"] for call in self._calls if call["type"] == "function"]
         if self._function is not None:
             functions.append(self._function)
-        _require(
+        require(
             bool(functions or self._calls), f"{self._name} finished with {self._finish} and no call"
         )
         for function in functions:

@@ -43,14 +43,14 @@ class GrammarError(AssertionError):
 def parse_sse(body: bytes) -> list[Json]:
     """The events of a complete SSE body. Checks the framing and the closing `[DONE]`."""
     text = body.decode()
-    _require(text.endswith("data: [DONE]\n\n"), "the stream does not end with [DONE]")
+    require(text.endswith("data: [DONE]\n\n"), "the stream does not end with [DONE]")
     found: list[Json] = []
     for frame in text.removesuffix("data: [DONE]\n\n").split("\n\n")[:-1]:
         if frame.startswith(":"):  # a comment, which keeps the connection open
             continue
         name, data = frame.split("\n")
         event = json.loads(data.removeprefix("data: "))
-        _require(name == f"event: {event['type']}", f"frame {name} holds {event['type']}")
+        require(name == f"event: {event['type']}", f"frame {name} holds {event['type']}")
         found.append(event)
     return found
 
@@ -64,28 +64,28 @@ def fold(stream: Iterable[Json]) -> Json:
     or if the final response differs from the stream.
     """
     events = list(stream)
-    _require(bool(events), "the stream is empty")
+    require(bool(events), "the stream is empty")
     for number, event in enumerate(events):
-        _require(
+        require(
             event["sequence_number"] == number,
             f"event {number} ({event['type']}) has sequence_number {event['sequence_number']}",
         )
-    _require(events[0]["type"] == "response.created", "the first event is not response.created")
+    require(events[0]["type"] == "response.created", "the first event is not response.created")
     terminal = [event for event in events if event["type"] in TERMINAL]
-    _require(len(terminal) == 1, f"{len(terminal)} terminal events")
-    _require(events[-1] is terminal[0], "the terminal event is not the last")
+    require(len(terminal) == 1, f"{len(terminal)} terminal events")
+    require(events[-1] is terminal[0], "the terminal event is not the last")
     folder = _Folder()
     for event in events[1:-1]:
         folder.take(event)
     final: Json = events[-1]["response"]
-    _require(
+    require(
         final["status"] in _STATUS[events[-1]["type"]],
         f"{events[-1]['type']} has status {final['status']}",
     )
-    _require(final["id"] == events[0]["response"]["id"], "the response's id changed")
-    _require(set(final) >= set(events[0]["response"]), "the final response lost fields")
+    require(final["id"] == events[0]["response"]["id"], "the response's id changed")
+    require(set(final) >= set(events[0]["response"]), "the final response lost fields")
     output = folder.output()
-    _require(output == final["output"], f"folded output {output} is not final {final['output']}")
+    require(output == final["output"], f"folded output {output} is not final {final['output']}")
     return final
 
 
@@ -95,7 +95,7 @@ def _without_item_id(event: Json) -> bool:
     return kind.startswith("response.shell_call_command.")
 
 
-def _require(condition: bool, problem: str) -> None:
+def require(condition: bool, problem: str) -> None:
     if not condition:
         raise GrammarError(problem)
 
@@ -119,7 +119,7 @@ class _Folder:
         kind = event["type"]
         match kind:
             case "response.queued" | "response.in_progress":
-                _require(not self._added, f"{kind} after an item")
+                require(not self._added, f"{kind} after an item")
             case "response.output_item.added":
                 self._item_added(event)
             case "response.output_item.done":
@@ -136,7 +136,7 @@ class _Folder:
                 self._annotated(event)
             case _ if kind in _ENDS:
                 self._belongs(event)
-                _require(event["delta"] != "", f"an empty {kind}")
+                require(event["delta"] != "", f"an empty {kind}")
                 self._sums.setdefault(self._key(event, kind), []).append(event["delta"])
             case _ if kind in _DONE_FIELD:
                 self._sum_done(event)
@@ -145,10 +145,10 @@ class _Folder:
 
     def _belongs(self, event: Json) -> None:
         index = event["output_index"]
-        _require(index in self._added, f"{event['type']} for item {index}, which was not added")
-        _require(index not in self._done, f"{event['type']} for item {index}, which is done")
+        require(index in self._added, f"{event['type']} for item {index}, which was not added")
+        require(index not in self._done, f"{event['type']} for item {index}, which is done")
         item_id = self._added[index]["id"]
-        _require(
+        require(
             event.get("item_id", item_id if _without_item_id(event) else None) == item_id,
             f"{event['type']} names {event.get('item_id')}, the item is {item_id}",
         )
@@ -157,7 +157,7 @@ class _Folder:
             "response.content_part.done",
         ):
             at = (index, event["content_index"])
-            _require(at == self._open_part, f"{event['type']} outside its part")
+            require(at == self._open_part, f"{event['type']} outside its part")
 
     def _key(self, event: Json, kind: str) -> tuple[int, int | None, str]:
         end = _ENDS[kind][0] if kind in _ENDS else kind
@@ -165,35 +165,35 @@ class _Folder:
 
     def _item_added(self, event: Json) -> None:
         index, item = event["output_index"], event["item"]
-        _require(index == len(self._added), f"item {index} is added after {len(self._added)}")
-        _require(bool(item.get("id")), f"item {index} has no id")
-        _require(self._open_part is None, "an item is added while a part is open")
-        _require(self._open_summary is None, "an item is added while a summary is open")
-        _require(item.get("summary", []) == [], f"item {index} is added with a summary")
+        require(index == len(self._added), f"item {index} is added after {len(self._added)}")
+        require(bool(item.get("id")), f"item {index} has no id")
+        require(self._open_part is None, "an item is added while a part is open")
+        require(self._open_summary is None, "an item is added while a summary is open")
+        require(item.get("summary", []) == [], f"item {index} is added with a summary")
         if "status" in item:
-            _require(
+            require(
                 item["status"] in ("in_progress", "completed"),
                 f"item {index} is added as {item['status']}",
             )
         ids = {each["id"] for each in self._added.values()}
-        _require(item["id"] not in ids, f"two items have the id {item['id']}")
+        require(item["id"] not in ids, f"two items have the id {item['id']}")
         self._added[index] = item
 
     def _item_done(self, event: Json) -> None:
         index, item = event["output_index"], event["item"]
-        _require(index in self._added, f"item {index} is done and was not added")
-        _require(index not in self._done, f"item {index} is done twice")
+        require(index in self._added, f"item {index} is done and was not added")
+        require(index not in self._done, f"item {index} is done twice")
         added = self._added[index]
         for field in ("id", "type", "call_id", "name", "role", "server_label"):
-            _require(
+            require(
                 item.get(field) == added.get(field), f"item {index} changed its {field} at done"
             )
-        _require(item.get("status") != "in_progress", f"item {index} is done as in_progress")
-        _require(self._open_part is None, f"item {index} is done with an open part")
+        require(item.get("status") != "in_progress", f"item {index} is done as in_progress")
+        require(self._open_part is None, f"item {index} is done with an open part")
         content = item.get("content")
         if content is not None:
             announced = [part for (at, _), part in sorted(self._parts.items()) if at == index]
-            _require(
+            require(
                 announced == content,
                 f"item {index} does not hold the parts that its events announced",
             )
@@ -201,13 +201,13 @@ class _Folder:
             if field in item:
                 self._sum_is(index, field, item[field])
         if item["type"] == "reasoning":
-            _require(self._open_summary != index, f"item {index} is done with an open summary")
+            require(self._open_summary != index, f"item {index} is done with an open summary")
             summary = [part["text"] for part in item["summary"]]
-            _require(self._summaries.get(index, []) == summary, f"item {index}: summaries differ")
+            require(self._summaries.get(index, []) == summary, f"item {index}: summaries differ")
         if item["type"] == "shell_call":
-            _require(self._command_done, f"item {index} is done with an open command")
+            require(self._command_done, f"item {index} is done with an open command")
             told_commands = self._commands.get(index, [])
-            _require(told_commands == item["action"]["commands"], f"item {index}: commands differ")
+            require(told_commands == item["action"]["commands"], f"item {index}: commands differ")
         self._done[index] = item
 
     def _command(self, event: Json) -> None:
@@ -215,15 +215,15 @@ class _Folder:
         commands = self._commands.setdefault(event["output_index"], [])
         match event["type"].rpartition(".")[2]:
             case "added":
-                _require(self._command_done, "a command is added while another is open")
-                _require(event["command_index"] == len(commands), "commands are out of order")
+                require(self._command_done, "a command is added while another is open")
+                require(event["command_index"] == len(commands), "commands are out of order")
                 commands.append(event["command"])
                 self._command_done = False
             case "delta":
-                _require(event["delta"] != "", f"an empty {event['type']}")
+                require(event["delta"] != "", f"an empty {event['type']}")
                 commands[-1] += event["delta"]
             case _:
-                _require(commands[-1] == event["command"], "deltas and command differ")
+                require(commands[-1] == event["command"], "deltas and command differ")
                 self._command_done = True
 
     def _summarized(self, event: Json) -> None:
@@ -231,52 +231,52 @@ class _Folder:
         index, at, kind = event["output_index"], event["summary_index"], event["type"]
         parts = self._summaries.setdefault(index, [])
         if kind == "response.reasoning_summary_part.added":
-            _require(self._open_summary is None, "a summary part is added while another is open")
-            _require(at == len(parts), f"summary part {at} of item {index} is out of order")
-            _require(event["part"] == {"type": "summary_text", "text": ""}, f"{kind} with a text")
+            require(self._open_summary is None, "a summary part is added while another is open")
+            require(at == len(parts), f"summary part {at} of item {index} is out of order")
+            require(event["part"] == {"type": "summary_text", "text": ""}, f"{kind} with a text")
             parts.append("")
             self._open_summary = index
             return
-        _require((self._open_summary, at) == (index, len(parts) - 1), f"{kind} outside its part")
+        require((self._open_summary, at) == (index, len(parts) - 1), f"{kind} outside its part")
         end = (index, at, "response.reasoning_summary_text.done")
         match kind:
             case "response.reasoning_summary_text.delta":
-                _require(end not in self._ended, f"{kind} after its end")
-                _require(event["delta"] != "", f"an empty {kind}")
+                require(end not in self._ended, f"{kind} after its end")
+                require(event["delta"] != "", f"an empty {kind}")
                 parts[-1] += event["delta"]
             case "response.reasoning_summary_text.done":
-                _require(end not in self._ended, f"{kind} twice")
-                _require(event["text"] == parts[-1], f"{kind}: deltas do not add up")
+                require(end not in self._ended, f"{kind} twice")
+                require(event["text"] == parts[-1], f"{kind}: deltas do not add up")
                 self._ended.add(end)
             case _:
-                _require(end in self._ended, f"{kind} before the end of its text")
+                require(end in self._ended, f"{kind} before the end of its text")
                 whole = {"type": "summary_text", "text": parts[-1]}
-                _require(event["part"] == whole, f"summary part {at}: deltas and part differ")
+                require(event["part"] == whole, f"summary part {at}: deltas and part differ")
                 self._open_summary = None
 
     def _sum_is(self, index: int, field: str, whole: str) -> None:
         for (at, _, end), parts in self._sums.items():
             if at == index and _DONE_FIELD[end] == field:
-                _require("".join(parts) == whole, f"item {index}: deltas and {field} differ")
+                require("".join(parts) == whole, f"item {index}: deltas and {field} differ")
 
     def _part_added(self, event: Json) -> None:
         self._belongs(event)
         index, part = event["output_index"], event["content_index"]
         before = sum(1 for at, _ in self._parts if at == index)
-        _require(self._open_part is None, "a part is added while another is open")
-        _require(part == before, f"part {part} of item {index} is added after {before}")
+        require(self._open_part is None, "a part is added while another is open")
+        require(part == before, f"part {part} of item {index} is added after {before}")
         self._open_part = (index, part)
 
     def _part_done(self, event: Json) -> None:
         self._belongs(event)
         at = (event["output_index"], event["content_index"])
-        _require(self._open_part == at, f"part {at} is done and not open")
+        require(self._open_part == at, f"part {at} is done and not open")
         part = event["part"]
         whole = part.get("text", part.get("refusal"))
         summed = ["".join(parts) for (i, c, _), parts in self._sums.items() if (i, c) == at] or [""]
-        _require(summed == [whole], f"part {at}: deltas and part differ")
+        require(summed == [whole], f"part {at}: deltas and part differ")
         annotations, self._annotations = self._annotations, []
-        _require(part.get("annotations", []) == annotations, f"part {at}: annotations differ")
+        require(part.get("annotations", []) == annotations, f"part {at}: annotations differ")
         self._parts[at] = part
         self._open_part = None
 
@@ -284,23 +284,23 @@ class _Folder:
         self._belongs(event)
         annotation = event["annotation"]
         index, part = event["output_index"], event["content_index"]
-        _require(event["annotation_index"] == len(self._annotations), "annotations out of order")
+        require(event["annotation_index"] == len(self._annotations), "annotations out of order")
         announced = "".join(self._sums.get((index, part, "response.output_text.done"), ()))
         end = annotation.get("end_index", len(announced))
-        _require(end <= len(announced), "an annotation of text that was not sent yet")
+        require(end <= len(announced), "an annotation of text that was not sent yet")
         self._annotations.append(annotation)
 
     def _sum_done(self, event: Json) -> None:
         self._belongs(event)
         kind = event["type"]
         key = self._key(event, kind)
-        _require(key not in self._ended, f"{kind} twice")
+        require(key not in self._ended, f"{kind} twice")
         self._ended.add(key)
         whole = event[_DONE_FIELD[kind]]
-        _require("".join(self._sums.get(key, [])) == whole, f"{kind}: deltas do not add up")
+        require("".join(self._sums.get(key, [])) == whole, f"{kind}: deltas do not add up")
 
     def output(self) -> list[Json]:
         """The finished items, in order."""
         missing = sorted(set(self._added) - set(self._done))
-        _require(not missing, f"items {missing} were added and are never done")
+        require(not missing, f"items {missing} were added and are never done")
         return [self._done[index] for index in sorted(self._done)]

@@ -72,7 +72,10 @@ class _Package:
 
     def _word(self, main: str, most: int) -> str:
         found = _Paragraphs(most)
-        for name in (main, *(_beside(main, each) for each in ("footnotes.xml", "endnotes.xml"))):
+        for name in (
+            main,
+            *(_relative_to(main, each) for each in ("footnotes.xml", "endnotes.xml")),
+        ):
             if name in self._names:
                 self._read(name, found)
         return found.text()
@@ -388,7 +391,7 @@ def _column_of(reference: str) -> int:
     return min(max(number - 1, 0), _MOST_COLUMNS - 1)
 
 
-def _beside(main: str, name: str) -> str:
+def _relative_to(main: str, name: str) -> str:
     return posixpath.join(posixpath.dirname(main), name)
 
 

@@ -28,7 +28,7 @@ LARGE: Final = 1 << 20
 _SECONDS: Final = 60.0
 """How long a call may take."""
 _LOOP_SECONDS: Final = 2.0
-"""How long a call may take that an event loop waits for."""
+"""How long a call may take that an event loop waits for. If it takes longer, further ones fail at once until it is answered."""
 _IDLE: Final = 8
 """Number of connections that are kept."""
 
@@ -42,6 +42,8 @@ class ProcessTokenizer:
         self._path = path
         self._idle: list[tuple[str, socket.socket]] = []
         self._lock = threading.Lock()
+        self._unanswered: tuple[str, socket.socket] | None = None
+        """The connection of an event loop's call that took too long."""
         self._pages: dict[int, list[bytes | None]] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
@@ -78,6 +80,9 @@ class ProcessTokenizer:
         """Close the connections that are not in use."""
         with self._lock:
             idle, self._idle = self._idle, []
+        if self._unanswered is not None:
+            idle.append(self._unanswered)
+            self._unanswered = None
         for _, connection in idle:
             connection.close()
 
@@ -86,13 +91,18 @@ class ProcessTokenizer:
             frame = framed(msgspec.msgpack.encode((method, *arguments)))
         except FrameTooLarge:
             raise InvalidRequest("The text is too large to be tokenized.", param="input") from None
-        path = self._path()
-        connection = self._connection(path)
+        path, on_loop = self._path(), _on_event_loop()
+        if on_loop and self._unanswered is not None:
+            self._check_answered(path, *self._unanswered)
+        connection = self._connection(path, _LOOP_SECONDS if on_loop else _SECONDS)
         try:
             connection.sendall(frame)
             payload = receive_frame(connection)
         except (OSError, FrameTooLarge) as error:
-            connection.close()
+            if on_loop and isinstance(error, TimeoutError):
+                self._unanswered = (path, connection)
+            else:
+                connection.close()
             raise EngineUnavailable(f"The engine's tokenizer does not answer: {error}.") from error
         if payload is None:
             connection.close()
@@ -112,8 +122,21 @@ class ProcessTokenizer:
             else error_of(msgspec.convert(value, WireError))
         )
 
-    def _connection(self, path: str) -> socket.socket:
-        seconds = _longest()
+    def _check_answered(self, path: str, known: str, connection: socket.socket) -> None:
+        """Raise `EngineUnavailable` if the call on `connection` is still not answered: another would hold up the event loop for
+        as long."""
+        if known == path:
+            connection.setblocking(False)
+            try:
+                connection.recv(1)
+            except BlockingIOError:
+                raise EngineUnavailable("The engine's tokenizer does not answer.") from None
+            except OSError:
+                pass  # the process has ended
+        self._unanswered = None
+        connection.close()
+
+    def _connection(self, path: str, seconds: float) -> socket.socket:
         while True:
             with self._lock:
                 if not self._idle:
@@ -137,13 +160,13 @@ class ProcessTokenizer:
         return connection
 
 
-def _longest() -> float:
-    """How long a call of this thread may take."""
+def _on_event_loop() -> bool:
+    """Whether an event loop waits for what this thread does."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _SECONDS
-    return _LOOP_SECONDS
+        return False
+    return True
 
 
 class ListingProcessTokenizer(ProcessTokenizer):

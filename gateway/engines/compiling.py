@@ -6,15 +6,15 @@ Therefore a helper process compiles it, and is killed at the deadline.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from gateway.caches import ComputedCache
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex
 from gateway.engines.xgrammar import nodes
 from gateway.errors import InvalidRequest, ParamPath, RateLimited, Unsupported
@@ -28,8 +28,8 @@ from gateway.process_pool import (
 
 _decoder = msgspec.msgpack.Decoder(Constraint)
 MOST_BYTES = 16 << 20
-_REFUSALS = 1000
-"""Maximum number of cached refusals."""
+_ENTRY_BYTES = 200
+"""What a cached result takes besides its content."""
 
 
 class CompileFailure(Struct, frozen=True, array_like=True):
@@ -103,16 +103,6 @@ def _encoded_size(node: Constraint) -> int:
             return 20
 
 
-class _Running:
-    """A running compilation, and the number of its waiters."""
-
-    __slots__ = ("task", "waiting")
-
-    def __init__(self, task: asyncio.Task[Any]) -> None:
-        self.task = task
-        self.waiting = 0
-
-
 class Compiler:
     """Calls one function in helper processes and caches its results. Bound to one event loop."""
 
@@ -136,18 +126,9 @@ class Compiler:
         self._pool = ProcessPool(
             processes=processes, memory=memory, max_waiting=256, preload=preload
         )
-        self._cache_bytes = cache_bytes
-        self._cache: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()
-        self._cached = 0
-        self._refused: OrderedDict[bytes, CompileFailure] = OrderedDict()
-        self._running: dict[bytes, _Running] = {}
+        self._results = ComputedCache[bytes, Compiled](cache_bytes, _size_of)
         self.calls = 0
         """Number of compilations; cache hits are not counted."""
-
-    @property
-    def process_ids(self) -> list[int]:
-        """Of the helper processes."""
-        return self._pool.process_ids
 
     async def __call__(self, *arguments: Any, key: str = "") -> Any:
         """The result for `arguments`. Calls with the same `key` (an owner) share a queue; other keys are not delayed by
@@ -156,33 +137,17 @@ class Compiler:
         Raises `InvalidRequest` if the compilation is refused, or exceeds the time or memory limit.
         """
         digest = hashlib.sha256(msgspec.msgpack.encode(arguments)).digest()
-        if digest in self._cache:
-            self._cache.move_to_end(digest)
-            return self._cache[digest][0]
-        if digest in self._refused:
-            raise _error(self._refused[digest])
-        running = self._running.get(digest)
-        if running is None:
-            task = asyncio.create_task(self._compile(digest, arguments, key))
-            running = self._running[digest] = _Running(task)
-            task.add_done_callback(lambda done: self._ended(digest, done))
-        # Several callers may wait for one compilation: it is stopped when the last one leaves.
-        running.waiting += 1
-        try:
-            return await asyncio.shield(running.task)
-        finally:
-            running.waiting -= 1
-            if running.waiting == 0 and not running.task.done():
-                self._running.pop(digest, None)
-                running.task.cancel()
+        done = await self._results.get(digest, partial(self._compile, arguments, key))
+        if done.refusal is not None:
+            raise _error(done.refusal)
+        return done.result
 
     async def close(self) -> None:
         """Kill the helper processes. Pending calls fail."""
-        for running in self._running.values():
-            running.task.cancel()
+        self._results.cancel()
         await self._pool.close()
 
-    async def _compile(self, digest: bytes, arguments: Sequence[Any], key: str) -> Any:
+    async def _compile(self, arguments: Sequence[Any], key: str) -> Compiled:
         self.calls += 1
         try:
             answer = await self._pool.run(
@@ -206,32 +171,12 @@ class Compiler:
         except FunctionFailed as error:
             refusal = CompileFailure(f"It cannot be compiled ({error.name}).", ("schema",))
         else:
-            done = msgspec.convert(answer, Compiled)
-            if done.refusal is None:
-                self._cache_result(digest, done.result)
-                return done.result
-            refusal = done.refusal
-        self._refused[digest] = refusal
-        if len(self._refused) > _REFUSALS:
-            self._refused.popitem(last=False)
-        raise _error(refusal)
+            return msgspec.convert(answer, Compiled)
+        return Compiled(refusal=refusal)
 
-    def _cache_result(self, digest: bytes, result: Any) -> None:
-        size = len(msgspec.msgpack.encode(result)) + 200
-        if size > self._cache_bytes:
-            return
-        self._cache[digest] = (result, size)
-        self._cached += size
-        while self._cached > self._cache_bytes:
-            _, (_, old) = self._cache.popitem(last=False)
-            self._cached -= old
 
-    def _ended(self, digest: bytes, task: asyncio.Task[Any]) -> None:
-        running = self._running.get(digest)
-        if running is not None and running.task is task:
-            del self._running[digest]
-        if not task.cancelled():
-            task.exception()  # mark as retrieved: it was raised to the remaining waiters
+def _size_of(compiled: Compiled) -> int:
+    return len(msgspec.msgpack.encode(compiled)) + _ENTRY_BYTES
 
 
 def _error(refusal: CompileFailure) -> InvalidRequest:

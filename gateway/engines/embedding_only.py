@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from gateway.engines.request_checks import check_vocabulary
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.protocols import EmbeddingRequest, EngineOutput, EngineRequest
 
@@ -41,10 +42,5 @@ def checked_tokens(
             param=param,
             code="context_length_exceeded",
         )
-    wrong = next((token for token in ids if not 0 <= token < vocabulary), None)
-    if wrong is not None:
-        raise InvalidRequest(
-            f"Token id {wrong} is outside the model's vocabulary of {vocabulary} tokens.",
-            param=param,
-        )
+    check_vocabulary(ids, vocabulary, param)
     return ids if isinstance(ids, list) else list(ids)

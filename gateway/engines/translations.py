@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from gateway.caches import LruCache
 from gateway.constraints import Constraint
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
 
@@ -33,8 +33,7 @@ class Translations:
 
     def __init__(self, by: Enforcement) -> None:
         self._by = by
-        self._found: OrderedDict[bytes, tuple[Translation, int]] = OrderedDict()
-        self._size = 0
+        self._found = LruCache[bytes, Translation](_REMEMBERED, max_size=_REMEMBERED_BYTES)
 
     def knows(self, constraint: Constraint) -> bool:
         """Whether a translation is cached."""
@@ -43,28 +42,19 @@ class Translations:
     def put(self, constraint: Constraint, translated: Translation) -> None:
         """Cache a translation that was made elsewhere."""
         key, size = _key(constraint)
-        if key in self._found:
-            self._size -= self._found.pop(key)[1]
-        self._found[key] = translated, size
-        self._size += size
-        while len(self._found) > 1 and (
-            len(self._found) > _REMEMBERED or self._size > _REMEMBERED_BYTES
-        ):
-            _, (_, old) = self._found.popitem(last=False)
-            self._size -= old
+        self._found.put(key, translated, size)
 
     def of(self, constraint: Constraint) -> Translation:
         """The translation of a constraint. Raises `Unsupported` if it cannot be enforced, and errors of the
         `Enforcement`'s functions."""
-        key, _ = _key(constraint)
-        if key in self._found:
-            self._found.move_to_end(key)
-            return self._found[key][0]
-        translated = Translation(
-            arguments=structured_outputs(constraint, self._by),
-            unwanted=unwanted_special_tokens(constraint, self._by),
-        )
-        self.put(constraint, translated)
+        key, size = _key(constraint)
+        translated = self._found.get(key)
+        if translated is None:
+            translated = Translation(
+                arguments=structured_outputs(constraint, self._by),
+                unwanted=unwanted_special_tokens(constraint, self._by),
+            )
+            self._found.put(key, translated, size)
         return translated
 
 

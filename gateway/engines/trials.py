@@ -19,6 +19,7 @@ from gateway.engines.small import is_small
 from gateway.engines.translations import Translation, Translations
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
 from gateway.errors import InvalidRequest, Unsupported
+from gateway.protocols import EngineRequest
 from gateway.temporary_folders import TemporaryFolder
 
 _MEMORY = 24 << 30
@@ -58,17 +59,19 @@ class Trials:
             preload=("gateway.engines.grammars", "gateway.engines.trials"),
         )
 
-    async def of(self, constraint: Constraint, owner: str) -> None:
-        """Ensure that `translations` has this constraint, unless it is small enough to be translated directly.
+    async def prepare(self, request: EngineRequest) -> None:
+        """Ensure that `translations` has the constraint of a request, unless there is none, or it is small enough to be
+        translated directly. Can be cancelled, which the compiling by an engine's own workers cannot.
 
         Raises `InvalidRequest` if it cannot be enforced, or takes too long.
         """
-        if is_small(constraint) or self._translations.knows(constraint):
+        constraint = request.constraint
+        if constraint is None or is_small(constraint) or self._translations.knows(constraint):
             return
         path = None if self._file is None else str(self._file)
         data = encoded(constraint)
         try:
-            arguments, unwanted = await self.compiler(data, self._settings, path, key=owner)
+            arguments, unwanted = await self.compiler(data, self._settings, path, key=request.owner)
         except InvalidRequest as error:
             error.at = error.at or ("schema",)
             raise

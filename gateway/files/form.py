@@ -14,6 +14,7 @@ from gateway.protocols import RouteRequest
 from gateway.wire.field_errors import missing, not_among
 
 PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+"""What files may be for."""
 _ADVICE: Final = "Send the file as a form: content type 'multipart/form-data', with the fields 'file' and 'purpose'."
 _LONGEST_NAME: Final = 255
 _SECONDS: Final = 3600, 2_592_000
@@ -34,7 +35,7 @@ class FileUpload(Struct, frozen=True, kw_only=True):
 async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[FileUpload]:
     """The file of a form and its settings. Raises an error if the form is invalid."""
     async with forms.uploaded(request, max_bytes, advice=_ADVICE) as form:
-        filename = _clean_name(form.filename)
+        filename = clean_filename(form.filename, "file")
         purpose = form.fields.get("purpose")
         if purpose is None:
             raise missing("purpose", "It is 'user_data' or 'assistants' for files to be searched.")
@@ -48,13 +49,12 @@ async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[Fi
         )
 
 
-def _clean_name(name: str) -> str:
-    """The name without control characters."""
-    clean = "".join(each for each in name if each.isprintable()).strip()
+def clean_filename(name: str, param: str) -> str:
+    """The last part of a path, without control characters. Raises `InvalidRequest` about `param` if nothing is left."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    clean = "".join(each for each in last if each.isprintable()).strip()
     if not clean:
-        raise InvalidRequest(
-            "The part 'file' of the form has no filename.", param="file", code="invalid_value"
-        )
+        raise InvalidRequest(f"'{param}' has no filename.", param=param, code="invalid_value")
     return clean[-_LONGEST_NAME:]
 
 

@@ -107,22 +107,30 @@ class UploadedFiles:
 
     async def add(self, owner: str, upload: FileUpload) -> FileObject:
         """Store a file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
-        return await self.database.write(lambda c: insert_file(c, owner, upload, self.limits))
+        return await self.database.write(
+            lambda c: insert_file(c, owner, upload, self.limits, self.held(c, owner))
+        )
 
     async def get(self, owner: str, file_id: str) -> FileObject:
         """Raises `NotFound`."""
-        return _object(await self.database.read(lambda c: find_file(c, owner, file_id)))
+        return file_object(await self.database.read(lambda c: find_file(c, owner, file_id)))
 
     async def check_room(self, owner: str) -> None:
         """Raises `InvalidRequest` if the owner has no room for one more file."""
-        await self.database.read(lambda c: check_room(c, owner, 1, self.limits))
+        await self.database.read(
+            lambda c: check_room(c, owner, 1, self.limits, self.held(c, owner))
+        )
+
+    def held(self, connection: sqlite3.Connection, owner: str) -> tuple[int, int]:
+        """Number and size of files that the owner has begun to upload. They count against the limits, as files do."""
+        return 0, 0
 
     async def find(self, owner: str, file_ids: Collection[str]) -> dict[str, FileObject]:
         """Those of `file_ids` that are files of `owner`."""
 
         def find(connection: sqlite3.Connection) -> dict[str, FileObject]:
             rows = ((each, _row(connection, owner, each)) for each in file_ids)
-            return {each: _object(row) for each, row in rows if row is not None}
+            return {each: file_object(row) for each, row in rows if row is not None}
 
         return await self.database.read(find)
 
@@ -175,7 +183,7 @@ class UploadedFiles:
                 lambda file_id, param: find_file(c, owner, file_id),
             )
         )
-        return [_object(row) for row in rows], more
+        return [file_object(row) for row in rows], more
 
     async def delete(self, owner: str, file_id: str) -> Deleted:
         """Raises `NotFound`."""
@@ -270,12 +278,22 @@ def _expired(connection: sqlite3.Connection) -> Sequence[str]:
     return [row["id"] for row in rows]
 
 
-def check_room(connection: sqlite3.Connection, owner: str, size: int, limits: FileLimits) -> None:
-    """Raises `InvalidRequest` if the owner has no room for one more file of `size` bytes."""
+def check_room(
+    connection: sqlite3.Connection,
+    owner: str,
+    size: int,
+    limits: FileLimits,
+    held: tuple[int, int],
+    *,
+    files: int = 1,
+) -> None:
+    """Raises `InvalidRequest` if the owner has no room for `files` more files of `size` bytes together. `held`: what counts beside
+    the files."""
     number, total = connection.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?", (owner,)
     ).fetchone()
-    if number >= limits.max_files:
+    number, total = number + held[0], total + held[1]
+    if number + files > limits.max_files:
         raise InvalidRequest(
             f"You have {number} files, this server's limit. Delete some.", code="too_many_files"
         )
@@ -287,23 +305,44 @@ def check_room(connection: sqlite3.Connection, owner: str, size: int, limits: Fi
 
 
 def insert_file(
-    connection: sqlite3.Connection, owner: str, upload: FileUpload, limits: FileLimits
+    connection: sqlite3.Connection,
+    owner: str,
+    upload: FileUpload,
+    limits: FileLimits,
+    held: tuple[int, int],
 ) -> FileObject:
     """Store an uploaded file. Raises `InvalidRequest` if a limit of the owner is exceeded."""
     size = size_of(upload.content)
-    check_room(connection, owner, size, limits)
+    check_room(connection, owner, size, limits, held)
+    row = new_file(
+        connection, owner, size, upload.filename, purpose=upload.purpose, seconds=upload.seconds
+    )
+    write_content(connection, row["seq"], upload.content)
+    return file_object(row)
+
+
+def new_file(
+    connection: sqlite3.Connection,
+    owner: str,
+    size: int,
+    filename: str,
+    *,
+    purpose: str,
+    seconds: int | None,
+) -> sqlite3.Row:
+    """The row of a new file without content, regardless of the limits."""
     now = int(time.time())
-    expiry = None if upload.seconds is None else now + upload.seconds
-    row = connection.execute(
+    expiry = None if seconds is None else now + seconds
+    row: sqlite3.Row = connection.execute(
         "INSERT INTO files (id, owner, bytes, created_at, filename, purpose, expires_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *",
-        (new_id("file-"), owner, size, now, upload.filename, upload.purpose, expiry),
+        (new_id("file-"), owner, size, now, filename, purpose, expiry),
     ).fetchone()
-    write_content(connection, row["seq"], upload.content)
-    return _object(row)
+    return row
 
 
-def _object(row: sqlite3.Row) -> FileObject:
+def file_object(row: sqlite3.Row) -> FileObject:
+    """The file of a row."""
     return FileObject(
         id=row["id"],
         bytes=row["bytes"],

@@ -68,7 +68,7 @@ def fetch_gguf(name: HubName, hub: Hub, stop: threading.Event | None = None) -> 
     says what to do, and `gateway.hub.transfer.DownloadStopped` once `stop` is set.
     """
     repository, cached = _look_up(name, hub)
-    model = _within_cache(name, hub, cached, lambda: choose_gguf(repository, name))
+    model = _within_cache(hub, cached, lambda: choose_gguf(repository, name))
     projector = choose_projector(repository, model)
     whole = str(name) if name.file or not model.quant else f"{name.repo}:{model.quant}"
     files = [*model.files, *([projector] if projector is not None else [])]
@@ -84,7 +84,7 @@ def fetch_gguf(name: HubName, hub: Hub, stop: threading.Event | None = None) -> 
 def fetch_weights(name: HubName, hub: Hub, stop: threading.Event | None = None) -> WeightFiles:
     """Like `fetch_gguf`, for the safetensors of a Hugging Face model."""
     repository, cached = _look_up(name, hub)
-    files = _within_cache(name, hub, cached, lambda: choose_weights(repository))
+    files = _within_cache(hub, cached, lambda: choose_weights(repository))
     paths = _fetch(name, hub, repository, files, str(name), cached=cached, stop=stop)
     return WeightFiles(folder=paths[0].parent, size=sum(file.size for file in files))
 
@@ -195,7 +195,7 @@ def _look_up(name: HubName, hub: Hub) -> tuple[Repository, bool]:
         raise _rejected(error, name, hub) from error
 
 
-def _within_cache(name: HubName, hub: Hub, cached: bool, choose: Callable[[], T]) -> T:
+def _within_cache(hub: Hub, cached: bool, choose: Callable[[], T]) -> T:
     """What `choose` returns; its error says if only the cache was looked at."""
     try:
         return choose()

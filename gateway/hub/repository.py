@@ -30,10 +30,6 @@ class Repository(Struct, frozen=True, kw_only=True):
     commit: str
     files: tuple[RepositoryFile, ...]
 
-    def named(self, name: str) -> RepositoryFile | None:
-        """The file with that path."""
-        return next((file for file in self.files if file.name == name), None)
-
 
 class _Lfs(Struct):
     sha256: str | None = None

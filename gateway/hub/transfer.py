@@ -81,7 +81,7 @@ def download(
 def missing_bytes(hub: Hub, repository: Repository, files: Sequence[RepositoryFile]) -> int:
     """How many bytes of `files` would have to be downloaded."""
     job = _Job(hub, repository, threading.Event())
-    return sum(file.size - job.present(file) for file in files)
+    return sum(file.size - job.present_bytes(file) for file in files)
 
 
 class _Job:
@@ -94,7 +94,7 @@ class _Job:
         self._storage = storage_folder(hub, repository.repo)
         self._blobs = self._storage / "blobs"
 
-    def present(self, file: RepositoryFile) -> int:
+    def present_bytes(self, file: RepositoryFile) -> int:
         """How many bytes of a file are there already."""
         for path in (self._blob(file), self._partial(file)):
             size = _size(path)
@@ -117,7 +117,7 @@ class _Job:
         """Download a file into its blob, unless it is there."""
         if _size(self._blob(file)) == file.size:
             return
-        before = self.present(file)
+        before = self.present_bytes(file)
         with self._lock(file):
             if _size(self._blob(file)) == file.size:  # another process was faster
                 shown.advance(file.size - before)

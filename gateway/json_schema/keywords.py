@@ -51,27 +51,27 @@ ANNOTATIONS: Final = frozenset(
 )
 """Keywords that do not affect which values are valid."""
 
-_SCHEMA: Final = (
+_SINGLE_SCHEMAS: Final = (
     "additionalProperties",
     "unevaluatedProperties",
     "propertyNames",
     "items",
     "unevaluatedItems",
 )
-_LIST: Final = ("prefixItems", "anyOf", "oneOf", "allOf")
-_MAP: Final = ("properties", "patternProperties", "$defs", "definitions")
+_SCHEMA_LISTS: Final = ("prefixItems", "anyOf", "oneOf", "allOf")
+_NAMED_SCHEMAS: Final = ("properties", "patternProperties", "$defs", "definitions")
 
 
 def subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The schemas directly inside `schema`, each with its path (`anyOf[0]`, `properties.name`)."""
-    for keyword in _SCHEMA:
+    for keyword in _SINGLE_SCHEMAS:
         if keyword in schema:
             yield keyword, schema[keyword]
-    for keyword in _LIST:
+    for keyword in _SCHEMA_LISTS:
         parts = schema.get(keyword)
         for number, part in enumerate(parts if isinstance(parts, list) else ()):
             yield f"{keyword}[{number}]", part
-    for keyword in _MAP:
+    for keyword in _NAMED_SCHEMAS:
         named = schema.get(keyword)
         for name, part in (named if isinstance(named, Mapping) else {}).items():
             yield f"{keyword}.{name}", part

@@ -48,12 +48,12 @@ class ApiChoice:
         request = self._request
         with request_params(request):
             if self._tools.offered:
-                await self._tools.run(
+                last = await self._tools.run(
                     self._first, self, sink, max_turns=request.max_turns, max_uses=request.max_uses
                 )
             else:
-                await self.generator.run(self._first, self, sink)
-        return writer.finish(
+                last = await self.generator.run(self._first, self, sink)
+        end = writer.finish(
             Outcome(
                 reason=self._reason,
                 stop_reason=self.generator.stop_reason,
@@ -62,6 +62,7 @@ class ApiChoice:
                 paused=self._tools.paused,
             )
         )
+        return last + end
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
         self._reason = reason

@@ -6,9 +6,9 @@ Shared by all APIs; the writer that is passed in decides what a delta becomes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,6 +38,7 @@ from gateway.loop.writers import GenerationWriter, OutT, Sink
 from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
+    EngineRequest,
     FinishReason,
     OutputParser,
     ParserContext,
@@ -88,7 +89,7 @@ class Generator:
         self.counts_prompt = True
         """Whether the next generation's prompt is counted. Of choices that share a prompt, only the first counts it."""
         self.stop_reason: str | int | None = None
-        """The stop string or token that ended the last generation, if any."""
+        """The stop string or token that ended the last generation; None if the model ended it itself, as vLLM has it."""
         self.context = 0
         """Length of the last generation in tokens, prompt and output together."""
         self.began = False
@@ -211,6 +212,11 @@ class Generator:
             return None
         return generation
 
+    def _asked_stop(self, request: EngineRequest, reason: str | int | None) -> str | int | None:
+        """`reason`, unless it is the model's own end token, and none that the request asks for."""
+        own = reason in self.model.info.eos_token_ids
+        return None if own and reason not in request.sampling.stop_token_ids else reason
+
     def _begin(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
         """Begin the observation of a generation. Returns what is called with each output before the parser, if
         anything."""
@@ -254,40 +260,41 @@ class Generator:
         sink: Sink[OutT],
         *,
         together: bool = False,
-    ) -> Awaitable[None]:
-        """Run the generation. Its output goes through `writer` to `sink`. Awaited at once; raises `GatewayError` if the
-        engine fails, after all its output was written. `together`: nobody reads the output before its end, so many of the
-        engine's outputs may be parsed and written at once."""
+    ) -> Awaitable[OutT]:
+        """Run the generation. Its output goes through `writer` to `sink`; returns the last of it, which is left to be sent with what
+        follows. Awaited at once; raises `GatewayError` if the engine fails, after all its output was written.
+        `together`: nobody reads the output before its end, so many of the engine's outputs may be parsed and written at
+        once."""
         if generation.refusal is not None:
             return self._refuse(generation.refusal, writer, sink)
-        work = self._run(generation, writer, sink, together=together)
+        ends: list[OutT] = []
+        work = self._run(generation, writer, sink, ends, together=together)
         limit = generation.request.sampling.max_tokens
         if limit is not None and limit <= _FEW:
             return work
         # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
-        return asyncio.create_task(work)
+        return _in_own_task(work, ends, sink)
 
     async def _refuse(
         self, refusal: PolicyRefusal, writer: GenerationWriter[OutT], sink: Sink[OutT]
-    ) -> None:
+    ) -> OutT:
         """Write a policy's refusal in place of the output."""
         self.began = True
         if isinstance(sink, HeldSink):
-            sink = await sink.release()
-        if refusal.text and (out := writer.feed([RefusalDelta(refusal.text)])):
-            await sink(out)
-        if out := writer.end((), "content_filter"):
-            await sink(out)
+            await sink.release()
+        text = refusal.text
+        return writer.end([RefusalDelta(text)] if text else (), "content_filter")
 
     async def _run(
         self,
         generation: Generation,
         writer: GenerationWriter[OutT],
         sink: Sink[OutT],
+        ends: list[OutT],
         *,
         together: bool,
-    ) -> None:
-        """See `run`. The loop body runs for every token."""
+    ) -> OutT:
+        """See `run`. The loop body runs for every token. What is returned is put into `ends`, too."""
         write: Callable[[Sequence[Delta]], OutT] = writer.feed
         content = None if self.stats is None else self.stats.content
         if content is not None:
@@ -316,7 +323,10 @@ class Generator:
         count = PromptCount(request)
         generated = 0
         finish: FinishReason | None = None
-        kept: Sequence[Delta] | None = None
+        last: Sequence[Delta] = ()
+        """What the output ends with, which is written together with its end."""
+        whole = False
+        """Whether the output was ended here, so that what the parser holds back is not a part of it."""
         one_call = bool(turn.tools) and not turn.parallel_tool_calls
         sampling = self._settings.sampling
         in_text = (
@@ -370,17 +380,18 @@ class Generator:
                             count.note(output)
                         deltas = read(output) if output.deltas is None else output.deltas
                     if one_call and (kept := up_to_first_call(deltas)) is not None:
-                        deltas, finish = kept, "stop"
+                        deltas, finish, whole = kept, "stop", True
                     if stops is not None:
                         searching = generated >= (sampling.min_tokens or 0)
                         deltas = stops.read(deltas, searching=searching)
                         if stops.ended is not None:
-                            kept, finish = deltas, stops.ended
+                            finish, whole = stops.ended, True
+                    if finish is not None:
+                        last = deltas
+                        self.stop_reason = self._asked_stop(request, output.stop_reason)
+                        break
                     if (out := write(deltas)) and (taken := sink(out)) is not ACCEPTED:
                         await taken
-                    if finish is not None:
-                        self.stop_reason = output.stop_reason
-                        break
             if finish is None:
                 raise EngineError("The engine ended its output without a finish reason.")
             if finish in ("error", "abort"):
@@ -391,21 +402,29 @@ class Generator:
             held = parser.finish("error")
             if stops is not None:
                 held = [*stops.read(held), *stops.rest()]
+            held, last = [*last, *held], ()
             if held and (out := write(held)):
                 await sink(out)
             raise
+        except asyncio.CancelledError:
+            # It was cancelled while the engine ended: what came last is a part of the items, so its events are sent too.
+            if last and (out := write(last)):
+                await sink(out)
+            raise
         else:
-            held = () if kept is not None else parser.finish(finish)
+            held = () if whole else parser.finish(finish)
             if stops is not None:
                 held = [*stops.read(held), *stops.rest()]
                 if stops.ended is not None:
                     finish = stops.ended
                 if stops.matched is not None:
                     self.stop_reason = stops.matched
+            held, last = [*last, *held], ()
             if content is not None:
                 content.see(held)
-            if out := writer.end(held, finish):
-                await sink(out)
+            out = writer.end(held, finish)
+            ends.append(out)
+            return out
         finally:
             if batch is not None and batch.outputs:  # it was cancelled
                 write(batch.parsed())
@@ -433,6 +452,22 @@ class Generator:
                 span.end(attributes, error="unfinished" if unfinished else None)
             if parser.recoveries:
                 self._metrics.parser_recovered(self.model.name, parser.recoveries)
+
+
+async def _in_own_task(
+    work: Coroutine[Any, Any, OutT], ends: Sequence[OutT], sink: Sink[OutT]
+) -> OutT:
+    """Do `work` in a task. If the caller is cancelled just as it is done, its result, which nobody gets, goes to `sink`. `ends`
+    has it even then: a task that is cancelled in its last step drops what it returns."""
+    task = asyncio.create_task(work)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if ends and ends[0]:
+            await sink(ends[0])
+        raise
+    finally:
+        del task  # its error refers to this frame
 
 
 def _seen(

@@ -13,12 +13,17 @@ _NAMES = (
     "prompt_cache_retention",
     "service_tier",
 )
+_NAMES_OF = {
+    api: tuple(name for name in _NAMES if name in api.__struct_fields__)
+    for api in (ResponseRequest, ChatRequest, CompletionRequest)
+}
+"""For each API, those that it has."""
 
 
 def hints_of(request: ResponseRequest | ChatRequest | CompletionRequest) -> dict[str, str]:
     """The hints that the client sent, by their API names, plus `verbosity` and `reasoning_summary`."""
     given: dict[str, str] = {
-        name: value for name in _NAMES if (value := getattr(request, name, None))
+        name: value for name in _NAMES_OF[type(request)] if (value := getattr(request, name))
     }
     if isinstance(request, ChatRequest):
         if request.verbosity:

@@ -23,8 +23,9 @@ async def render_parts(
 
     Errors name the parts of `turn`. For `size` see `render`.
     """
-    if parts is None:
-        return turn, await render(renderer, turn, size=size)
+    length = None if size > IN_THREAD else _text_length(turn)
+    if parts is None or length is not None:
+        return turn, await render(renderer, turn, size=size, length=length)
     shown = await parts.resolve(turn)
     if shown.turn is turn:
         return turn, await render(renderer, turn, size=size)
@@ -33,13 +34,32 @@ async def render_parts(
     return shown.turn, shown.with_sent_params(rendered)
 
 
-async def render(renderer: PromptRenderer, turn: Turn, *, size: int) -> RenderedPrompt:
-    """Render `turn`. `size` is the size of the request body in bytes, including its tools."""
+async def render(
+    renderer: PromptRenderer, turn: Turn, *, size: int, length: int | None = None
+) -> RenderedPrompt:
+    """Render `turn`. `size` is the size of the request body in bytes, including its tools. `length` is that of the conversation in
+    characters, if it is known."""
     if turn.chat_template is not None and isinstance(renderer, IsolatingRenderer):
         return await renderer.render_isolated(turn)
-    if size > IN_THREAD or size + _size_of(turn) > IN_THREAD:
+    if size > IN_THREAD or size + (_size_of(turn) if length is None else length) > IN_THREAD:
         return await asyncio.to_thread(renderer.render, turn)
     return renderer.render(turn)
+
+
+def _text_length(turn: Turn) -> int | None:
+    """Number of characters of a turn that is nothing but messages of text, as most are: no image, sound or document has to be
+    found for it. None for others."""
+    if turn.results or turn.tools:
+        return None
+    length = 0
+    for item in turn.items:
+        if type(item) is not items.Message:
+            return None
+        for said in item.content:
+            if not isinstance(said, TEXTS):
+                return None
+            length += len(said.text)
+    return length
 
 
 def _size_of(turn: Turn) -> int:

@@ -9,15 +9,13 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import Sampling
-from gateway.runtime.served_model import ServedModel
+from gateway.runtime.served_model import SAMPLED, ServedModel
 from gateway.wire.parameters import SharedParameters
 
-_CHOSEN = (
-    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
-    "repetition_penalty", "seed", "min_tokens",
+_sent = attrgetter(
+    *SAMPLED, "stop", "stop_token_ids", "bad_words", "ignore_eos", "include_stop_str_in_output", "logit_bias",
+    "allowed_token_ids",
 )  # fmt: skip
-_values = attrgetter(*_CHOSEN)
-_NOTHING = (None,) * len(_CHOSEN)
 
 
 def sampling_of(
@@ -29,19 +27,28 @@ def sampling_of(
     prompt_logprobs: int | None = None,
 ) -> Sampling:
     """Merge sampling settings. Precedence: the request, the configuration, the model's recommendation."""
-    defaults = model.config.sampling
-    return Sampling(
-        **_chosen(request, model),
+    defaults = model.sampling
+    values = _sent(request)
+    own: dict[str, Any] = {}
+    if values.count(None) < len(values):
+        own = {
+            name: value for name, value in zip(SAMPLED, values, strict=False) if value is not None
+        }
+        own |= {
+            "stop": _stop(request.stop),
+            "stop_token_ids": tuple(request.stop_token_ids or ()),
+            "bad_words": tuple(request.bad_words or ()),
+            "ignore_eos": bool(request.ignore_eos),
+            "include_stop_str_in_output": bool(request.include_stop_str_in_output),
+            "logit_bias": _logit_bias(request),
+            "allowed_token_ids": tuple(request.allowed_token_ids or ()),
+        }
+    return msgspec.structs.replace(
+        defaults,
         max_tokens=max_tokens if max_tokens is not None else defaults.max_tokens,
-        stop=_stop(request.stop),
-        stop_token_ids=tuple(request.stop_token_ids or ()),
-        bad_words=tuple(request.bad_words or ()),
-        ignore_eos=bool(request.ignore_eos),
-        include_stop_str_in_output=bool(request.include_stop_str_in_output),
-        logit_bias=_logit_bias(request),
-        allowed_token_ids=tuple(request.allowed_token_ids or ()),
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
+        **own,
     )
 
 
@@ -49,7 +56,7 @@ def with_parameters(sampling: Sampling, request: SharedParameters) -> Sampling:
     """`sampling`, which an API has made of its own parameters, completed by those that all APIs share."""
     taken = {
         name: value
-        for name in _CHOSEN
+        for name in SAMPLED
         if getattr(sampling, name) is None and (value := getattr(request, name)) is not None
     }
     return msgspec.structs.replace(
@@ -68,26 +75,13 @@ def with_parameters(sampling: Sampling, request: SharedParameters) -> Sampling:
 
 def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
     """`sampling`, completed by the configured settings and then by the model's recommended ones."""
-    most = sampling.max_tokens
-    return msgspec.structs.replace(
-        sampling,
-        **_chosen(sampling, model),
-        max_tokens=model.config.sampling.max_tokens if most is None else most,
-    )
-
-
-def _chosen(request: SharedParameters | Sampling, model: ServedModel) -> dict[str, Any]:
-    recommended = model.info.sampling
-    return {
-        name: sent if sent is not None else configured if configured is not None else advised
-        for name, sent, configured, advised in zip(
-            _CHOSEN,
-            _values(request),
-            _values(model.config.sampling),
-            _NOTHING if recommended is None else _values(recommended),
-            strict=True,
-        )
+    defaults = model.sampling
+    missing = {
+        name: getattr(defaults, name)
+        for name in (*SAMPLED, "max_tokens")
+        if getattr(sampling, name) is None
     }
+    return msgspec.structs.replace(sampling, **missing)
 
 
 def _stop(stop: str | list[str] | None) -> tuple[str, ...]:

@@ -54,8 +54,8 @@ class ServerToolLoop:
         *,
         max_turns: int | None = None,
         max_uses: Mapping[str, int] = {},
-    ) -> None:
-        """Run `first` and the generations that follow. Raises `GatewayError`.
+    ) -> bytes:
+        """Run `first` and the generations that follow; returns the last bytes of their output. Raises `GatewayError`.
 
         For `max_turns` see `TurnLoop`, for `max_uses` see `ToolCalls`.
         """
@@ -77,8 +77,9 @@ class ServerToolLoop:
             self._generator, items, calls, _WriterWithItems(writer, items), max_turns=max_turns
         )
         async with AsyncExitStack() as sessions:
-            await loop.run(first, sink, sessions)
+            last = await loop.run(first, sink, sessions)
         self.paused = loop.paused
+        return last or b""
 
 
 class _WriterWithItems:

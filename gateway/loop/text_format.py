@@ -88,25 +88,29 @@ def structure_of(
     if asked is None:
         return None
     param, kind, value = asked
+    needs: frozenset[Capability] = frozenset()
     match kind:
         case "regex":
-            _require_capability("regex", capabilities, param)
-            return Regex(value)
+            made: Constraint = Regex(value)
+            needs = frozenset({"regex"})
         case "choice":
             if not value:
                 raise InvalidRequest("The list of choices is empty.", param=param)
-            return OneOf(tuple(map(Const, value)))
+            made = OneOf(tuple(map(Const, value)))
         case "grammar":
             syntax: Any = "gbnf" if "::=" in value else "lark"
-            _require_capability(syntax, capabilities, param)
-            return Grammar(syntax, value)
+            made = Grammar(syntax, value)
+            needs = frozenset({syntax})
         case "structural_tag":
-            constraint, needs = structural_tag(value, param)
-            for capability in sorted(needs):
-                _require_capability(capability, capabilities, param)
-            return constraint
+            made, needs = structural_tag(value, param)
         case _:
             return None
+    if absent := needs - capabilities:
+        raise Unsupported(
+            f"The engine of this model cannot enforce '{min(absent)}'. Leave it out, or use another model.",
+            param=param,
+        )
+    return made
 
 
 def _requested_format(request: SharedParameters) -> tuple[ParamPath, str, Any] | None:
@@ -154,13 +158,3 @@ def _schema(value: Any, param: ParamPath) -> dict[str, Any]:
             code="invalid_value",
         )
     return value
-
-
-def _require_capability(
-    capability: Capability, capabilities: frozenset[Capability], param: ParamPath
-) -> None:
-    if capability not in capabilities:
-        raise Unsupported(
-            f"The engine of this model cannot enforce '{capability}'. Leave it out, or use another model.",
-            param=param,
-        )

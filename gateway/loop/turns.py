@@ -46,31 +46,34 @@ class TurnLoop(Generic[OutT]):
         self._progress = progress
         self._max_turns = max_turns
 
-    async def run(self, first: Generation, sink: Sink[OutT], sessions: AsyncExitStack) -> None:
-        """Run `first` and the generations that follow. Raises `GatewayError`. `sessions` closes the tool sessions."""
-        await self._run_turns(first, first.turn, sink, sessions)
+    async def run(
+        self, first: Generation, sink: Sink[OutT], sessions: AsyncExitStack
+    ) -> OutT | None:
+        """Run `first` and the generations that follow; returns the last of their output, as `Generator.run` does. Raises
+        `GatewayError`. `sessions` closes the tool sessions."""
+        return await self._run_turns(first, first.turn, sink, sessions)
 
     async def _run_turns(
         self, generation: Generation, first: Turn, sink: Sink[OutT], sessions: AsyncExitStack
-    ) -> None:
+    ) -> OutT | None:
         """Run `generation` and those that follow. `first` is the answer's first turn."""
         items, generator, writer = self._items, self._generator, self._writer
         turns = 0
         while True:
             turns += 1
-            await generator.run(generation, writer, sink)
+            last = await generator.run(generation, writer, sink)
             if items.limit is not None or not items.pending_calls:
-                return
+                return last
+            if last:
+                await sink(last)
             await self._run_calls(sink, sessions)
             if items.calls_client:
-                return
+                return None
             if generator.spent:  # no tokens are left for an answer
-                if out := writer.end((), "length"):
-                    await sink(out)
-                return
+                return writer.end((), "length")
             if turns == self._max_turns:
                 self.paused = True
-                return
+                return None
             if self._max_turns is None and turns == MAX_TURNS:
                 raise GatewayError(
                     f"The model called tools in {MAX_TURNS} turns without coming to an answer.",

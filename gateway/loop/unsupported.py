@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from gateway.errors import Unsupported
 from gateway.protocols import Capability
 from gateway.wire.parameters import SharedParameters
+from gateway.wire.sampling import SamplingParameters
 
 Api: TypeAlias = Literal["responses", "chat", "completions", "further"]
 
@@ -100,6 +101,12 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
 }
 """For each API, the parameters that it rejects, each with its error message. `further` are those of plugins."""
 
+_FORMATS: Mapping[Api, tuple[str, ...]] = {
+    "chat": ("response_format",),
+    "completions": ("response_format",),
+}
+"""For each API, the parameter that sets the format of the text and may be a structural tag."""
+
 _BEAMS = frozenset({"length_penalty", "early_stopping", "best_of"})
 """Not rejected with beam search."""
 
@@ -121,16 +128,25 @@ _CHECKS = {
     api: [(name, _HARMLESS.get(name, _NOTHING), message) for name, message in refused.items()]
     for api, refused in REFUSED.items()
 }
+_EXTENDED = (
+    *sorted({*SharedParameters.__struct_fields__} - {*SamplingParameters.__struct_fields__}),
+)
+"""The parameters of self-hosted engines, but for those of sampling."""
 _VALUES: Mapping[str, Callable[[SharedParameters], tuple[object, ...]]] = {
-    api: attrgetter(*refused) for api, refused in REFUSED.items()
+    api: attrgetter(*_EXTENDED, *sorted(refused.keys() - {*_EXTENDED}), *_FORMATS.get(api, ()))
+    for api, refused in REFUSED.items()
 }
 
 
-def refuse(request: SharedParameters, api: Api) -> None:
-    """Raise `Unsupported` for parameters that this API does not honour."""
+def refuse(request: SharedParameters, api: Api) -> bool:
+    """Raise `Unsupported` for parameters that this API does not honour.
+
+    Returns whether the request is extended: whether it has any parameter of self-hosted engines besides those of sampling, or
+    a format. What is about these parameters alone is skipped for other requests, which most are.
+    """
     values = _VALUES[api](request)
     if values.count(None) == len(values):
-        return  # as nearly always
+        return False
     for name, harmless, message in _CHECKS[api]:
         value = getattr(request, name)
         if value is None or value in harmless:
@@ -140,6 +156,7 @@ def refuse(request: SharedParameters, api: Api) -> None:
         if request.use_beam_search and name in _BEAMS:
             continue
         raise Unsupported(message, param=name)
+    return True
 
 
 def refuse_scores(request: SharedParameters, capabilities: frozenset[Capability]) -> None:

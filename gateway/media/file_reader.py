@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
@@ -10,13 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from gateway.caches import ComputedCache
 from gateway.config import DocumentsConfig, MediaConfig
 from gateway.documents.failures import InvalidFile, UnsupportedFile
 from gateway.documents.reader import DocumentReader
 from gateway.documents.text import is_plain, read_text
 from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
 from gateway.files.uploaded import uploaded_files
-from gateway.media.cache import MediaCache
 from gateway.media.encoded import decode_base64, is_data_url, too_large
 from gateway.media.file_parts import DocumentSource, FileContent
 from gateway.media.pages import read_document
@@ -92,7 +93,9 @@ class FileReader:
                     "Fetching files (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
                 ) from error
             self._fetcher = MediaFetcher(media, resolve, what="file", max_bytes=config.max_bytes)
-        self._cache = MediaCache[FileContent](config.cache_bytes, lambda content: content.size)
+        self._cache = ComputedCache[Hashable, FileContent](
+            config.cache_bytes, lambda content: content.size
+        )
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
 

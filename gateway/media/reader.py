@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from hashlib import sha256
 from importlib.util import find_spec
 from typing import Final, Protocol
 
+from gateway.caches import ComputedCache
 from gateway.config import MediaConfig
 from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
 from gateway.files.uploaded import uploaded_files
-from gateway.media.cache import MediaCache
 from gateway.media.encoded import data_start, decode_base64, is_data_url, too_large
 from gateway.media.refused import (
     EMPTY_FILE,
@@ -101,7 +101,9 @@ class MediaReader:
                     "Fetching images (media.allow_hosts) needs the package httpx2: pip install 'litegate[media]'."
                 ) from error
             self._fetcher = MediaFetcher(config, resolve)
-        self._cache = MediaCache[Media](config.cache_bytes, lambda media: len(media.data))
+        self._cache = ComputedCache[Hashable, Media](
+            config.cache_bytes, lambda media: len(media.data)
+        )
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
         largest = max(config.max_side, config.max_side_high)

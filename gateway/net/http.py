@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Final
 
 import httpx2
 
 from gateway.net.guard import AddressRefused, HostGuard
+
+_CHUNKS_AT_ONCE: Final = 64
+"""Chunks of a body that are passed on before other tasks have their turn."""
 
 
 class TooLarge(httpx2.StreamError):
@@ -18,6 +23,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     The name is resolved once, and the connection is made to the resulting address, which prevents DNS rebinding. TLS
     still checks the certificate against the name.
+
+    Bodies in many small chunks do not hold up the event loop.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, guard: HostGuard) -> None:
@@ -44,9 +51,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 extensions={**request.extensions, "sni_hostname": host},
             )
             try:
-                return await self._inner.handle_async_request(there)
+                response = await self._inner.handle_async_request(there)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error  # nothing was sent, so try the next address
+                continue
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _Paced(response.stream)
+            return response
         assert failure is not None, "a host without addresses is an OSError"
         raise failure
 
@@ -55,12 +66,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class LimitedTransport(httpx2.AsyncBaseTransport):
-    """Rejects bodies above a size, and compressed bodies, whose size is unknown. Event streams are not limited; their
-    reader must limit each event."""
+    """Rejects bodies above a size, and compressed bodies, whose size is unknown."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, max_bytes: int) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, *, event_streams: bool = False
+    ) -> None:
+        """`event_streams`: bodies that are declared as event streams have no limit. Their reader must limit each
+        event."""
         self._inner = inner
         self._max_bytes = max_bytes
+        self._event_streams = event_streams
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await self._inner.handle_async_request(request)
@@ -68,7 +83,8 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             await response.stream.aclose()
             raise httpx2.RemoteProtocolError("a compressed body, which was not asked for")
-        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        kind = response.headers.get("content-type", "").lower()
+        if not (self._event_streams and kind.startswith("text/event-stream")):
             response.stream = _Limited(response.stream, self._max_bytes)
         return response
 
@@ -86,6 +102,25 @@ class _Limited(httpx2.AsyncByteStream):
             self._left -= len(chunk)
             if self._left < 0:
                 raise TooLarge("The server's answer is larger than this gateway takes.")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Paced(httpx2.AsyncByteStream):
+    """Lets other tasks run between the chunks, of which one read from the network can have thousands."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = _CHUNKS_AT_ONCE
+        async for chunk in self._inner:
+            left -= 1
+            if not left:
+                left = _CHUNKS_AT_ONCE
+                await asyncio.sleep(0)
             yield chunk
 
     async def aclose(self) -> None:

@@ -155,7 +155,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     media: Mapping[MediaSource, Media] | None = None
-    """The images and sounds of `items`, by the source of their parts (`media_source`). None: the model takes none."""
+    """The images and sounds of `items`, by the source of their parts (`media_source`). None: the model takes none, or there
+    are none."""
     cache_scope: str | None = None
     """Renderers may keep parts of a prompt for later turns with the same value. None: for no other turn."""
     today: str | None = None

@@ -22,7 +22,8 @@ from gateway.responses.ending import completed_ending
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.recovery import closing_events
-from gateway.responses.run import OPENING, ResponseRun
+from gateway.responses.run import ResponseRun
+from gateway.responses.work import OPENING
 from gateway.stall_watch import StallWatch
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id

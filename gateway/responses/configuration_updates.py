@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET
 
-from gateway.wire.item_lists import has_any
 from gateway.wire.items import ConfigurationUpdate, Item
 from gateway.wire.request import ResponseRequest
 from gateway.wire.text import ReasoningOptions
@@ -18,8 +17,6 @@ def with_updates(request: ResponseRequest, context: Sequence[Item]) -> ResponseR
 
     Updates take precedence over the request's own settings, which can thus remain the same in each request.
     """
-    if not has_any(context, (ConfigurationUpdate,)):
-        return request
     reasoning, text = request.reasoning, request.text
     for item in context:
         if not isinstance(item, ConfigurationUpdate):

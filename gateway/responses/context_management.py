@@ -26,7 +26,6 @@ from gateway.protocols import FinishReason, TextFormat, TokensPrompt, Turn
 from gateway.runtime.sealing import Replaces, compacted_context, is_summary
 from gateway.runtime.served_model import ServedModel
 from gateway.wire.content import InputText
-from gateway.wire.item_lists import has_any
 from gateway.wire.items import CompactionTrigger, Item, Message
 from gateway.wire.request import ResponseRequest
 
@@ -63,10 +62,12 @@ class CompactionSettings(Struct, frozen=True):
         return "context" if self.threshold is None else "all"
 
 
-def compaction_settings(request: ResponseRequest, model: ServedModel) -> CompactionSettings | None:
-    """The settings that a request asks for, if any. Raises a `GatewayError` if they cannot be applied."""
-    sent = request.input or []
-    triggered = has_any(sent, (CompactionTrigger,))
+def compaction_settings(
+    request: ResponseRequest, model: ServedModel, *, triggered: bool
+) -> CompactionSettings | None:
+    """The settings that a request asks for, if any. `triggered`: whether its items have a trigger. Raises a `GatewayError` if
+    they cannot be applied."""
+    sent = request.input or ()
     for index, item in enumerate(sent) if triggered else ():
         if isinstance(item, CompactionTrigger):
             if index + 1 < len(sent):
@@ -104,8 +105,6 @@ def compaction_settings(request: ResponseRequest, model: ServedModel) -> Compact
 
 def without_trigger(sent: Sequence[Item]) -> list[Item]:
     """A request's items without its trigger, which is not part of the conversation."""
-    if not has_any(sent, (CompactionTrigger,)):
-        return list(sent)
     return [item for item in sent if not isinstance(item, CompactionTrigger)]
 
 
@@ -241,7 +240,8 @@ class Compactor:
         sink: Sink[EventList],
     ) -> str:
         writer = _SummaryWriter(assembler)
-        await self._writer.run(asked, writer, sink)
+        if last := await self._writer.run(asked, writer, sink):
+            await sink(last)
         summary = "".join(writer.said).strip()
         if writer.reason != "stop" or not summary:
             raise EngineError("The model did not produce a summary of the conversation. Try again.")

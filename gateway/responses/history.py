@@ -11,48 +11,9 @@ from gateway.protocols import (
     ResponseStore,
     StoredResponse,
 )
-from gateway.responses.context_management import without_trigger
-from gateway.responses.input_checks import check_ids, check_outputs, check_pairs
-from gateway.runtime.sealing import open_items
-from gateway.runtime.services import Services
-from gateway.tools.credentials import items_without_credentials
-from gateway.wire import item_lists, items
+from gateway.wire import items
 from gateway.wire.common import encode
-from gateway.wire.ids import new_id
-from gateway.wire.large_bodies import pass_over
 from gateway.wire.request import ResponseRequest
-
-
-async def conversation_of(
-    request: ResponseRequest,
-    services: Services,
-    model: str,
-    owner: str | None,
-    known: Sequence[items.Item] | None,
-) -> tuple[Sequence[items.Item], Sequence[items.Item]]:
-    """The history of a request, and the request's own items, each checked and with an id. `known` is the history, if it
-    is not in the store."""
-    sent = request.input or ()
-    await pass_over(sent, check_ids)
-    plain = item_lists.only_messages(sent)
-    own = await pass_over(sent if plain else without_trigger(sent), _with_ids)
-    if not plain:
-        own = items_without_credentials(own)
-        own = open_items(own, services.sealer, owner, model=model)
-    history = await history_of(request, services.store, owner) if known is None else known
-    if not plain:
-        own = await resolve_references(own, history, services.store, owner)
-    if request.conversation is not None:
-        check_room([*history, *own], services.conversation_bounds)
-    if services.strict:
-        check_pairs(own, history)
-    if not plain:
-        check_outputs(own, history)
-    return history, own
-
-
-def _with_ids(sent: Sequence[items.Item]) -> list[items.Item]:
-    return item_lists.with_ids(sent, new_id)
 
 
 def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:
@@ -71,8 +32,6 @@ async def resolve_references(
     owner: str | None,
 ) -> list[items.Item]:
     """Replace each `item_reference` by its item, from this response's history or any stored response."""
-    if not item_lists.has_any(own, (items.ItemReference,)):
-        return list(own)
     wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
     known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}
     if store is not None and (missing := wanted - known.keys()):

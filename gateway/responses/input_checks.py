@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from gateway.errors import InvalidRequest
-from gateway.wire import item_lists, items
-
-_GIVEN_ID = re.compile(r"[a-z]+_")
-_MAY_REPEAT = (items.ItemReference, items.Reasoning, items.LocalShellCallOutput)
-"""The id of a local shell's output is the id of its call."""
-
-
-def check_ids(sent: Sequence[items.Item]) -> None:
-    """Raise for duplicate item ids: the model would read an item twice.
-
-    References may repeat. So may reasoning, because some clients send each part as a separate item, and ids that no
-    server issued, such as the `__fake_id__` of openai-agents.
-    """
-    seen: set[str] = set()
-    for index, item in enumerate(sent):
-        if not item.id or isinstance(item, _MAY_REPEAT) or not _GIVEN_ID.match(item.id):
-            continue
-        if item.id in seen:
-            raise InvalidRequest(
-                f"Duplicate item found with id '{item.id}'. Remove duplicate items from your input and try again.",
-                param=("input", index, "id"),
-                code="duplicate_item_id",
-            )
-        seen.add(item.id)
+from gateway.wire import items
 
 
 def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> None:
@@ -37,7 +13,7 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
 
     The types of call and output need not match: Codex answers a local shell call with a function's output.
     """
-    if not item_lists.has_any(own, _ANSWERS) or not any(_answers(item) for item in own):
+    if not any(_answers(item) for item in own):
         return
     made = {name for item in history for name in _made_by(item)}
     for index, item in enumerate(own):
@@ -50,31 +26,23 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
             )
 
 
-def check_pairs(own: Sequence[items.Item], history: Sequence[items.Item]) -> None:
-    """Raise as OpenAI does for an output without its call, and for a call of the client's tools without its output."""
-    made: set[str] = set()
-    for item in (*history, *own):
-        made |= _made_by(item)
-    answered = {call for item in (*history, *own) if (call := _answers(item)) is not None}
+def check_pairs(own: Sequence[items.Item], whole: Sequence[items.Item]) -> None:
+    """Raise as OpenAI does for an output without its call, and for a call of the client's tools without its output, in the
+    `whole` conversation."""
+    made = {name for item in whole for name in _made_by(item)}
+    answered = {call for item in whole if (call := _answers(item)) is not None}
     for item in own:
         if (call := _answers(item)) is not None and call not in made:
             raise InvalidRequest(
                 f"No tool call found for function call output with call_id {call[:100]}.",
                 param="input",
             )
-    for item in (*history, *own):
+    for item in whole:
         ids = _made_by(item)
         if ids and not ids & answered and _is_clients(item):
             raise InvalidRequest(
                 f"No tool output found for function call {min(ids)[:100]}.", param="input"
             )
-
-
-_ANSWERS = (
-    items.LocalShellCallOutput, items.FunctionCallOutput, items.CustomToolCallOutput, items.ShellCallOutput,
-    items.ApplyPatchCallOutput, items.ToolSearchOutput,
-)  # fmt: skip
-"""The items that may refer to a call; see `_answers`."""
 
 
 def _is_clients(item: items.Item) -> bool:

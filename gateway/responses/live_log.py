@@ -50,11 +50,14 @@ class LogFollower:
 class LiveLog:
     """The stored events of one run, as they are stored."""
 
-    __slots__ = ("_ahead", "_ended", "_followers", "_writes", "count")
+    __slots__ = ("_ahead", "_ended", "_followers", "_writes", "count", "write_one")
 
     def __init__(self) -> None:
         self.count = 0
         """Number of stored events, as far as this process knows."""
+        self.write_one: Write | None = None
+        """The `write` of the only follower, if there is one that has all events. Who stores the next event may write it by this, and
+        then count it, in place of `publish_one`."""
         self._followers: tuple[LogFollower, ...] = ()
         """The followers. Each has received all events; its position is computed when needed, not with every event."""
         self._writes: tuple[Write, ...] = ()
@@ -98,7 +101,7 @@ class LiveLog:
                 each.complete = True
                 self._drop_followers(each)
         self.count = first + len(frames)
-        self._ahead = any(each.at >= self.count for each in self._followers)
+        self._set_followers(self._followers)
 
     def end(self) -> None:
         """End the log when the run is over. Events that were not passed on, if any, are in the store."""
@@ -130,3 +133,4 @@ class LiveLog:
         self._followers = tuple(followers)
         self._writes = tuple(each.write for each in self._followers)
         self._ahead = any(each.at >= self.count for each in self._followers)
+        self.write_one = self._writes[0] if len(self._writes) == 1 and not self._ahead else None

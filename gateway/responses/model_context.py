@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from gateway.protocols import CallRecord
-from gateway.runtime.sealing import open_encrypted
+from gateway.runtime.sealing import open_compactions, open_encrypted
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
-from gateway.wire import item_lists, items
+from gateway.wire import items
 from gateway.wire.content import ReasoningText
 
 _RESULT_APART = (
@@ -19,34 +19,45 @@ _RESULT_APART = (
 """Calls whose items do not show what the model read, or the images that it saw."""
 
 
-def with_readable_reasoning(context: Sequence[items.Item]) -> list[items.Item]:
-    """`context`, in which reasoning without its text is represented by its summary."""
-    if not item_lists.has_any(context, (items.Reasoning,)):
-        return list(context)
-    return [
-        msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
-        if isinstance(item, items.Reasoning)
-        and not item.content
-        and (summary := "\n\n".join(part.text for part in item.summary if part.text))
-        else item
-        for item in context
-    ]
+async def read_by_model(
+    context: Sequence[items.Item],
+    kinds: Collection[type[items.Item]],
+    services: Services,
+    model: ServedModel,
+    owner: str | None,
+    *,
+    own: int,
+) -> tuple[Sequence[items.Item], Mapping[str, CallRecord]]:
+    """What `model` reads of `context`, whose items have the types `kinds`: each compaction is replaced by its summary, and
+    reasoning without its text by its summary too. And by item id: the results that the model read in calls whose items do
+    not show them, and the reasoning that the engine encrypted.
 
-
-async def kept_results(
-    context: Sequence[items.Item], services: Services, model: ServedModel, owner: str | None
-) -> Mapping[str, CallRecord]:
-    """The results that the model read in calls of `context` whose items do not show them, and the reasoning that
-    `model`'s engine encrypted."""
-    encrypts = "encrypted_reasoning" in model.engine.capabilities
+    `own` is the index of the request's first own item; see `open_compactions`. Raises `InvalidRequest` that names an item by
+    its index in `context`.
+    """
+    read: Sequence[items.Item] = context
+    reasons, encrypts = (
+        items.Reasoning in kinds,
+        "encrypted_reasoning" in model.engine.capabilities,
+    )
+    if items.Compaction in kinds:
+        read = open_compactions(read, services.sealer, owner, model=model.name, own=own)
+    carried: Mapping[str, str] = {}
+    if reasons and encrypts:
+        carried = open_encrypted(context, services.sealer, owner, model=model.name)
+    if reasons:
+        read = [
+            msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
+            if isinstance(item, items.Reasoning)
+            and not item.content
+            and (summary := "\n\n".join(part.text for part in item.summary if part.text))
+            else item
+            for item in read
+        ]
     apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
-    if not item_lists.has_any(context, apart):
-        return {}
     wanted = {item.id for item in context if isinstance(item, apart)}
-    found: Mapping[str, CallRecord] = {}
-    if services.store is not None:
+    if not wanted or services.store is None:
+        found: Mapping[str, CallRecord] = {}
+    else:
         found = await services.store.find_results(wanted, owner=owner)
-    if not encrypts:
-        return found
-    carried = open_encrypted(context, services.sealer, owner, model=model.name)
-    return {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}
+    return read, {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}  # fmt: skip

@@ -11,27 +11,25 @@ from gateway.errors import RenamedParams
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
 from gateway.loop.param_paths import tool_params
-from gateway.loop.request_settings import check_continuation, check_engine_parameters, settings_of
+from gateway.loop.parameter_checks import check_continuation, check_engine_parameters
+from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
 from gateway.protocols import SessionContext, Turn
 from gateway.responses.configuration_updates import with_updates
 from gateway.responses.context_management import CompactionSettings, compaction_settings
-from gateway.responses.history import conversation_of
+from gateway.responses.conversation import conversation_of
 from gateway.responses.initial_response import initial_response
-from gateway.responses.model_context import kept_results, with_readable_reasoning
 from gateway.responses.params import request_params
 from gateway.responses.request_checks import check_request
 from gateway.responses.stored_prompts import with_prompt
 from gateway.responses.text_output import logprobs_of, text_format_of
-from gateway.runtime.sealing import open_compactions
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.approved import ApprovedCall, approved_calls
-from gateway.tools.client_functions import client_tools_of
 from gateway.tools.credentials import server_addresses, without_credentials
 from gateway.tools.requested import list_request_tools, new_listings
 from gateway.tools.toolset import NO_REQUEST_TOOLS, Toolset, build_toolset
-from gateway.wire import item_lists, items
+from gateway.wire import items
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
 from gateway.wire.tools import Tool
@@ -78,6 +76,8 @@ class Plan(Struct, kw_only=True):
     """Calls that are run before the first generation."""
     addresses: Mapping[str, str] = {}
     """See `server_addresses`."""
+    has_credentials: bool = False
+    """Whether the request contains credentials of tools, which are not stored."""
     body: bytes | None = None
     """The request body, if it is stored with the response."""
     generates: bool = True
@@ -104,67 +104,57 @@ async def make_plan(
     `unstored` has the histories of responses that are not stored but that the request may continue from, by id.
     """
     known = (unstored or {}).get(request.previous_response_id or "")
-    check_request(request, services, goes_on=known is not None)
+    extended = check_request(request, services, goes_on=known is not None)
     model = services.lookup.model(model_name or request.model)
-    check_engine_parameters(request, model)
+    if extended:
+        check_engine_parameters(request, model)
     prompt = None
     if request.prompt is not None:
         request, prompt = await with_prompt(request, services, owner)
     preamble = () if prompt is None else prompt.messages
-    history, own = await conversation_of(request, services, model.name, owner, known)
-    conversation = [*history, *own]
-    # Most are: what is about other items is passed over.
-    plain = item_lists.only_messages(conversation)
-    if not plain:
-        request = with_updates(request, conversation)
+    conversation = await conversation_of(request, services, model, owner, known)
+    history, own, kinds = conversation.history, conversation.own, conversation.kinds
+    if items.ConfigurationUpdate in kinds:
+        request = with_updates(request, conversation.items)
     conversation_id, reasoning = request.conversation_id, request.reasoning
-    (text_format, text_param), logprobs = text_format_of(request), logprobs_of(request)
+    logprobs, (text_format, text_param) = (
+        logprobs_of(request),
+        text_format_of(request, extended=extended),
+    )
     offered, tools = services.tools_of(model), request.tools or ()
-    context = SessionContext(owner=owner, items=conversation)
+    context = SessionContext(owner=owner, items=conversation.items)
     requested = NO_REQUEST_TOOLS
     if offered.choices:
         requested = await list_request_tools(
             tools, offered.choices, context, builtins=offered.by_type
         )
-    with request_params(len(history), own, conversation_id):
-        toolset = build_toolset(
-            tools,
-            request.tool_choice,
-            offered,
-            requested,
-            () if plain else client_tools_of(conversation),
-            renderer=model.renderer,
-            context=context,
-        )
-        read: Sequence[items.Item] = conversation
-        if not plain:
-            read = open_compactions(
-                conversation, services.sealer, owner, model=model.name, own=len(history)
-            )
-            read = with_readable_reasoning(read)
+    toolset = build_toolset(
+        tools,
+        request.tool_choice,
+        offered,
+        requested,
+        conversation.tools,
+        renderer=model.renderer,
+        context=context,
+    )
     if toolset.omitted:
         services.omitted_tools.report(toolset.omitted)
     sampling = sampling_of(request, model, max_tokens=request.max_output_tokens, logprobs=logprobs)
     store = request.store is not False and services.store is not None
     turn = Turn(
-        items=[*preamble, *read],
-        results={} if plain else await kept_results(conversation, services, model, owner),
+        items=[*preamble, *conversation.read] if preamble else conversation.read,
+        results=conversation.results,
         instructions=request.instructions,
         tools=toolset.definitions,
         tool_choice=toolset.choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,
         reasoning_effort=reasoning.effort if reasoning else None,
         text_format=text_format,
-        chat_template=request.chat_template,
-        chat_template_kwargs={
-            **model.config.chat_template_kwargs,
-            **(request.chat_template_kwargs or {}),
-        },
-        documents=request.documents or (),
-        add_generation_prompt=request.add_generation_prompt is not False,
-        continue_final_message=bool(request.continue_final_message),
+        chat_template_kwargs=model.config.chat_template_kwargs,
     )
-    if request.continue_final_message:
+    if extended:
+        turn = with_prompt_parameters(turn, request)
+    if turn.continue_final_message:
         last = turn.items[-1] if turn.items else None
         check_continuation(request, isinstance(last, items.Message) and last.role == "assistant")
     shown: list[Tool] = []
@@ -172,13 +162,17 @@ async def make_plan(
     if tools:
         addresses, shown = server_addresses(tools), without_credentials(tools)
     approved: Sequence[ApprovedCall] = ()
-    if not plain:
+    if items.McpApprovalResponse in kinds:
         approved = approved_calls(
             own,
             history,
             toolset.listed,
             partial(services.approvals.check, owner=owner, addresses=addresses),
         )
+    compaction = None
+    triggered = items.CompactionTrigger in kinds
+    if triggered or request.context_management:
+        compaction = compaction_settings(request, model, triggered=triggered)
     return Plan(
         model=model,
         response=initial_response(
@@ -199,6 +193,7 @@ async def make_plan(
             trace_headers=trace_headers,
             hints=hints_of(request),
             tool_params=tool_params(shown) if shown else {},
+            extended=extended,
         ),
         params=request_params(
             len(turn.items) - len(own),
@@ -226,10 +221,11 @@ async def make_plan(
         max_tool_calls=request.max_tool_calls,
         truncate=request.truncation == "auto",
         include=request.include or (),
-        listings=new_listings(requested, turn.items),
+        listings=new_listings(requested, turn.items) if requested.named else (),
         approved=approved,
+        has_credentials=conversation.has_credentials or shown != [*tools],
         addresses=addresses,
         generates=request.generates,
-        compaction=compaction_settings(request, model),
+        compaction=compaction,
         preamble=len(preamble),
     )

@@ -8,9 +8,10 @@ from gateway.runtime.services import Services
 from gateway.wire.request import ResponseRequest
 
 
-def check_request(request: ResponseRequest, services: Services, *, goes_on: bool) -> None:
-    """Reject unsupported parameters and combinations. `goes_on`: the previous response is available."""
-    refuse(request, "responses")
+def check_request(request: ResponseRequest, services: Services, *, goes_on: bool) -> bool:
+    """Reject unsupported parameters and combinations. `goes_on`: the previous response is available. Returns whether the
+    request is extended; see `refuse`."""
+    extended = refuse(request, "responses")
     if request.previous_response_id is not None and request.conversation is not None:
         raise InvalidRequest(
             "Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Send one of them.",
@@ -43,3 +44,4 @@ def check_request(request: ResponseRequest, services: Services, *, goes_on: bool
             raise Unsupported(
                 'This server stores nothing (store = "none"). Leave store out.', param="store"
             )
+    return extended

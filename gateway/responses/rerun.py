@@ -8,22 +8,17 @@ from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
-from gateway.tools.credentials import items_without_credentials, without_credentials
-from gateway.wire.request import ResponseRequest, decode_response_request
+from gateway.wire.request import decode_response_request
 
 
-def body_for_rerun(
-    plan: Plan, request: ResponseRequest, body: bytes, services: Services
-) -> bytes | None:
+def body_for_rerun(plan: Plan, body: bytes, services: Services) -> bytes | None:
     """The request body to store with a response that may have to be run again.
 
     None if this is not configured, or if the request contains credentials, which are not stored.
     """
     if not (plan.background and services.config.server.rerun_lost):
         return None
-    tools, items = request.tools or [], request.input or []
-    secret = without_credentials(tools) != tools or items_without_credentials(items) != items
-    return None if secret else body
+    return None if plan.has_credentials else body
 
 
 async def recreate_run(record: StoredResponse, services: Services) -> ResponseRun:

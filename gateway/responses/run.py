@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any, TypeAlias
 
-from gateway.assembly.assembler import ResponseAssembler
-from gateway.assembly.logprobs import LogprobAligner
 from gateway.errors import (
     ConversationFull,
     GatewayError,
     StoreUnavailable,
 )
 from gateway.loop.attempts import Attempts
-from gateway.loop.generation import Generation
-from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
 from gateway.loop.timings import answer_times
-from gateway.loop.usage import ExpectedTokens, expected_tokens, total
 from gateway.loop.writers import Sink
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.request_stats import clock
-from gateway.responses.context_management import Compactor
 from gateway.responses.ending import (
     add_to_conversation,
     as_ending,
@@ -36,27 +27,18 @@ from gateway.responses.ending import (
 )
 from gateway.responses.plan import Plan
 from gateway.responses.turns import (
-    FramedWriter,
     FrameSink,
     Ready,
-    ResponseTurns,
-    ResponseWriter,
 )
-from gateway.runtime.media import sees_images
+from gateway.responses.work import OPENING, ResponseWork
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
-from gateway.tools.calls import ToolCalls
-from gateway.tools.roles import with_unknown
 from gateway.wire.events import Event
-from gateway.wire.ids import new_id
-from gateway.wire.response import Response, Usage, snapshot
+from gateway.wire.response import Response, snapshot
 
 logger = logging.getLogger("gateway.responses.run")
 
 EventSink: TypeAlias = Sink[Sequence[Event]]
-
-OPENING = 3
-"""Events of a background response before any output: created, queued, in progress. They are the same for every attempt."""
 
 
 class ResponseRun:
@@ -97,49 +79,10 @@ class ResponseRun:
 
     def _begin(self, plan: Plan) -> None:
         """Begin the response by `plan`."""
-        services = self.services
         self.plan = plan
         self.model: ServedModel = plan.model
         self.response: Response = plan.response
-        aligner = LogprobAligner(shows_ids=plan.shows_ids) if plan.wants_logprobs else None
-        self._assembler = ResponseAssembler(
-            plan.response,
-            roles=with_unknown(plan.toolset.roles),
-            new_id=new_id,
-            clock=time.time,
-            aligner=aligner,
-            seal=(
-                partial(services.sealer.seal, owner=plan.owner, model=plan.model.name)
-                if plan.seals_reasoning
-                else None
-            ),
-            include=plan.include,
-            known=plan.turn.results,
-            summarizes=plan.summarizes_reasoning,
-            quiet=self._quiet,
-            approval_id=partial(
-                services.approvals.request_id, owner=plan.owner, addresses=plan.addresses
-            ),
-        )
-        self._first: Generation | None = None
-        self._generator = Generator(
-            plan.model,
-            plan.settings,
-            services.metrics,
-            aligner=aligner,
-            stats=self.scope.stats,
-        )
-        self._compactor: Compactor | None = None
-        if plan.compaction is not None:
-            self._compactor = Compactor(
-                plan.compaction,
-                plan.model,
-                plan.settings,
-                services.metrics,
-                truncate=plan.truncate,
-                preamble=plan.preamble,
-                seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),
-            )
+        self._work = ResponseWork(plan, self.services, self.scope, quiet=self._quiet)
 
     async def _begin_anew(self, error: Exception) -> None:
         """Begin the response with the next model, since the last one has failed with `error`. Raises that if none is
@@ -186,29 +129,15 @@ class ResponseRun:
                 return
 
     async def _prepare(self) -> None:
-        with self.plan.params:
-            self._first = await self._first_generation()
+        expected = await self._work.prepare()
         if self.plan.store and self.services.store is not None:
             await self.services.store.health()
-        first = self._first
-        expected = ExpectedTokens()
-        if first is not None:
-            expected = expected_tokens((first.request,), first.sequences())
         self.scope.reserve(self.model, expected)
         try:
             await self.scope.admit()
         except BaseException:
             self.scope.abandon()
             raise
-
-    async def _first_generation(self) -> Generation | None:
-        """None where a compaction comes before."""
-        if self._compactor is not None:
-            return await self._compactor.begin(self._generator, self.plan.turn)
-        plan = self.plan
-        return await self._generator.fitting(
-            plan.turn, truncate=plan.truncate, preamble=plan.preamble
-        )
 
     def record(self) -> StoredResponse:
         """The response as it is now, as it is stored."""
@@ -223,7 +152,7 @@ class ResponseRun:
             # A finished response is not run again, and its input is among its items.
             request=plan.body if self.response.status in UNFINISHED else None,
             attempt=self.attempt,
-            results=dict(self._assembler.items.results),
+            results=dict(self._work.assembler.items.results),
         )
 
     # A run waits in a chain of coroutines as long as it lasts. What only chooses the next one is a plain function.
@@ -237,53 +166,66 @@ class ResponseRun:
         return self._run(sink, framed=True)
 
     async def _run(self, sink: FrameSink, *, framed: bool) -> Response:
+        scope = self.scope
+        closing: list[Event] | None = None
         try:
-            with self.scope.registered():
-                closing = await self._until_end(sink, framed=framed)
+            with scope.registered():
+                try:
+                    with scope.stoppable():
+                        closing = await self._answer(sink, framed=framed)
+                except asyncio.CancelledError:
+                    self._work.assembler.cancel(self._work.usage)
+                    await self._keep_unread()
+                    raise
+                if closing is None:
+                    closing = self._ended_early(sink)
                 if self.plan.shows_times:
-                    times = answer_times(self.scope.stats, self._usage())
+                    times = answer_times(scope.stats, self._work.usage)
                     self.response.timings, self.response.metrics = times
-                if await self._store():
+                try:
+                    stored = await self._store()
+                except asyncio.CancelledError:
+                    if (
+                        not self.plan.background
+                    ):  # or another process stores it, when the lease expires
+                        await self._keep_unread()
+                    raise
+                if stored:
                     self._notify_plugins()
                     if not self.refused:
                         if self._held is not None:
                             await self._held.release()
                         if not self._quiet:
-                            await sink([*self._unsent, *closing, self._assembler.terminal()])
+                            await sink([*self._unsent, *closing, self._work.assembler.terminal()])
+                else:  # deleted, or ended by another process: what was made counts all the same
+                    scope.finish(self.response.status, self.response.usage)
         finally:
-            if self.scope.is_charged:  # where it was not reported
-                self.scope.settle(self._usage().total_tokens)
+            if scope.is_charged:  # where it was not reported
+                scope.settle(self._work.usage.total_tokens)
         return self.response
 
-    async def _until_end(self, sink: FrameSink, *, framed: bool) -> list[Event]:
-        """Run all turns; the events that close the response, but for the terminal one."""
-        scope = self.scope
-        try:
-            with scope.stoppable():
-                return await self._answer(sink, framed=framed)
-        except asyncio.CancelledError:
-            assembler = self._assembler
-            assembler.cancel(self._usage())
-            # The client has gone: nobody reads on, but what was made is kept.
-            await asyncio.shield(self._store())
-            self._notify_plugins()
-            raise
-        assembler = self._assembler
-        if scope.error is None:
-            return assembler.cancel(self._usage())
+    async def _keep_unread(self) -> None:
+        """The client has gone: nobody reads on, but what was made is kept, and counts. It may have been stored before."""
+        await asyncio.shield(self._store())
+        self._notify_plugins()
+
+    def _ended_early(self, sink: FrameSink) -> list[Event]:
+        """The events that close a response which something has ended, but for the terminal one."""
+        assembler, error = self._work.assembler, self.scope.error
+        if error is None:
+            return assembler.cancel(self._work.usage)
         opening: Sequence[Event] = ()
         if not assembler.started:  # the next model was not even asked
             opening = self._open_anew(sink)
-        closing = assembler.fail(failure_code(scope.error), scope.error.message, self._usage())
-        return [*opening, *closing]
+        return [*opening, *assembler.fail(failure_code(error), error.message, self._work.usage)]
 
     def _open_anew(self, sink: FrameSink) -> Sequence[Event]:
         """Start a response that ends before it was. Returns the events for clients that have none of the attempts before."""
         if self.plan.background:
-            self._assembler.resume(OPENING)
+            self._work.assembler.resume(OPENING)
             return ()
         self._held = HeldSink(sink)  # without the events of the attempt before
-        return self._assembler.start()
+        return self._work.assembler.start()
 
     def _answer(self, sink: FrameSink, *, framed: bool) -> Coroutine[Any, Any, list[Event]]:
         """Run all turns with the first model that gives any output."""
@@ -291,9 +233,8 @@ class ResponseRun:
         if attempts is not None and attempts.more:
             return self._any_attempt(attempts, sink, framed=framed)
         self._attempts = None  # and with them the request
-        request = None if self._first is None else self._first.request
-        if not framed or self.plan.background or not self.model.may_refuse(request):
-            return self._attempt(sink, sink, framed=framed)
+        if not framed or self.plan.background or not self._work.may_be_refused:
+            return self._do_work(sink, sink, framed=framed)
         return self._held_attempt(sink, framed=framed)
 
     async def _any_attempt(
@@ -304,11 +245,11 @@ class ResponseRun:
         while True:
             held = self._held = HeldSink(sink)
             try:
-                closing = await self._attempt(sink, held, framed=framed, resumed=resumed)
+                closing = await self._do_work(sink, held, framed=framed, resumed=resumed)
             except Exception as error:
                 if held.released or self.scope.denied:
                     raise
-                usage = self._usage()
+                usage = self._work.usage
                 attempts.check(error)
                 self.scope.attempt_failed(error, usage)
                 async with attempts:
@@ -325,71 +266,20 @@ class ResponseRun:
         held = self._held = HeldSink(sink)
         seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
         with held.released_after(min(seconds, MAX_HELD_SECONDS)):
-            closing = await self._attempt(sink, held, framed=framed)
+            closing = await self._do_work(sink, held, framed=framed)
             await held.release()
         return closing
 
-    async def _attempt(
+    def _do_work(
         self, common: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
-    ) -> list[Event]:
-        """Run all turns with the model of the plan. `common` takes the events that are the same for every model. `resumed`:
-        the opening events of a background response were sent before."""
-        assembler, scope, plan = self._assembler, self.scope, self.plan
-        first, self._first = self._first, None
-        with plan.params:
-            if resumed:
-                assembler.resume(OPENING)
-            elif plan.background:
-                await common(assembler.start("queued"))
-            elif opening := assembler.start("in_progress"):
-                await sink(opening)
-            if scope.cancelled:
-                return assembler.cancel(self._usage())
-            async with scope.turn:
-                if plan.background and not resumed and not await self._leave_queue(common):
-                    return assembler.cancel(self._usage())
-                if first is None:
-                    assert self._compactor is not None, "prepare comes before run"
-                    first = await self._compactor.run(assembler, self._generator, sink)
-                for listing in plan.listings if first is not None else ():
-                    await sink(assembler.list_tools(listing))
-                if plan.generates and first is not None:
-                    writer = FramedWriter(assembler) if framed else ResponseWriter(assembler)
-                    if plan.toolset.bound_tools:
-                        await self._run_turns(first, writer, sink)
-                    else:  # the gateway runs no calls, so there is one turn
-                        await self._generator.run(first, writer, sink, together=self._quiet)
-            return assembler.finish(self._usage())
-
-    def _usage(self) -> Usage:
-        """So far; a compaction is a part of it, but not a turn."""
-        counts = tokens = self._generator.tokens
-        if self._compactor is not None:
-            counts = total((tokens, self._compactor.tokens))
-        return counts.usage(tokens.turns)
-
-    async def _run_turns(self, first: Generation, writer: ResponseWriter, sink: FrameSink) -> None:
-        """Run the turns of a response in which the gateway runs tools."""
-        plan = self.plan
-        if plan.approved and isinstance(sink, HeldSink):
-            sink = await sink.release()  # the calls are run once
-        calls = ToolCalls(
-            plan.response.id,
-            plan.toolset.bound_tools,
-            turn=plan.turn,
-            max_calls=plan.max_tool_calls,
-            max_parallel=self.services.settings.max_parallel_tool_calls,
-            metrics=self.services.metrics,
-            once=partial(self.services.approvals.once, owner=plan.owner),
-            sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
-        )
-        turns = ResponseTurns(self._generator, self._assembler, calls, writer, self._compactor)
-        async with AsyncExitStack() as sessions:
-            await turns.run_all(first, sink, sessions, plan.approved)
+    ) -> Coroutine[Any, Any, list[Event]]:
+        """Run all turns with the model of the plan. See `ResponseWork.run`."""
+        leave_queue = self._leave_queue if self.plan.background else None
+        return self._work.run(common, sink, framed=framed, resumed=resumed, leave_queue=leave_queue)
 
     async def _leave_queue(self, sink: FrameSink) -> bool:
         """A background response begins to run. False: it has been ended from elsewhere, and does not."""
-        self._unsent = self._assembler.progress()
+        self._unsent = self._work.assembler.progress()
         store = self.services.store
         if store is not None and not await store.advance(self.record(), expected={"queued"}):
             self._lost_to_other = True
@@ -455,7 +345,7 @@ class ResponseRun:
     def _fail_after_end(self, error: GatewayError, message: str) -> None:
         """What had ended well has failed after all."""
         self.scope.error = error
-        self._assembler.mark_failed(failure_code(error), message)
+        self._work.assembler.mark_failed(failure_code(error), message)
 
     def _notify_plugins(self) -> None:
         response = self.response

@@ -11,11 +11,13 @@ from gateway.wire.text import PlainText
 _TEXT = TextFormat()
 
 
-def text_format_of(request: ResponseRequest) -> tuple[TextFormat, ParamPath]:
+def text_format_of(
+    request: ResponseRequest, *, extended: bool = True
+) -> tuple[TextFormat, ParamPath]:
     """The format of the final text; and the place of what sets it, if `text.format` does not. Raises `InvalidRequest` if
-    several parameters do."""
+    several parameters do. `extended`: see `refuse`."""
     config = request.text.format
-    if isinstance(config, PlainText) and not request.structures:
+    if isinstance(config, PlainText) and not (extended and request.structures):
         return _TEXT, ()
     match config.type:
         case "json_schema":

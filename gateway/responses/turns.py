@@ -61,7 +61,10 @@ class FramedWriter(ResponseWriter):
         self._events = assembler.events
 
     def feed(self, deltas: Sequence[Delta]) -> Ready:
-        return self._events.more_text(deltas) or self._assembler.feed_framed(deltas)
+        if (frame := self._events.more_text(deltas)) is not None:
+            return frame
+        # Text that a parser or a policy holds back changes nothing: the open text stays open.
+        return self._assembler.feed_framed(deltas) if deltas else ()
 
 
 class ResponseTurns(TurnLoop[Ready]):
@@ -87,16 +90,16 @@ class ResponseTurns(TurnLoop[Ready]):
         sink: FrameSink,
         sessions: AsyncExitStack,
         approved: Sequence[ApprovedCall],
-    ) -> None:
+    ) -> Ready | None:
         """Like `run`, but `approved` calls are run first; their results are part of the first prompt."""
         if not approved:
-            await self.run(first, sink, sessions)
-            return
+            return await self.run(first, sink, sessions)
         for call in approved:
             await sink(self._assembler.approved_call(call.name, call.arguments, call.request_id))
         await self._run_calls(sink, sessions)
         turn = self._next_turn(first.turn, first.turn.tool_choice)
-        await self._run_turns(await self._prepare(turn, sink), first.turn, sink, sessions)
+        following = await self._prepare(turn, sink)
+        return await self._run_turns(following, first.turn, sink, sessions)
 
     async def _prepare(self, turn: Turn, sink: FrameSink) -> Generation:
         compactor = self._compactor

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
+from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -82,66 +82,48 @@ def error_answer(error: GatewayError) -> ASGIResponse:
     )
 
 
-async def while_connected(
-    receive: Receive, work: Coroutine[Any, Any, None], *, in_own_task: bool = False
-) -> None:
-    """Do `work`, and cancel it if the client leaves before it is done.
+class WhileConnected:
+    """Within the context, the calling task is cancelled if the client leaves. The context ends this cancellation."""
 
-    `in_own_task` is for work that each token resumes: it then has the short stack of a new task, while the long one of the
-    framework waits.
-    """
-    request, task = current_request(), asyncio.current_task()
-    assert task is not None, "ASGI applications run in a task"
-    left = False
+    __slots__ = ("_left", "_receive", "_task", "_unwatch")
 
-    def leave() -> None:
-        nonlocal left
-        left = True
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._left = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "ASGI applications run in a task"
+        self._task = task
+        self._unwatch: Callable[[], object] | None = on_disconnect(self._receive, self._leave)
+        if self._unwatch is None:
+            self._unwatch = asyncio.create_task(self._listen()).cancel
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        cause: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        unwatch, self._unwatch = self._unwatch, None  # which refers to this object
+        if unwatch is not None:
+            unwatch()
+        if not self._left:
+            return False
+        request = current_request()
         if request is not None:
             request.client_left = True
-        task.cancel()
+        return isinstance(cause, asyncio.CancelledError) and not self._task.uncancel()
 
-    unwatch = None if in_own_task else on_disconnect(receive, leave)
-    if unwatch is None:
-        await _while_listening(receive, work)
-        return
-    try:
-        await work
-    except asyncio.CancelledError:
-        if not left or task.uncancel():
-            raise
-    finally:
-        unwatch()
+    def _leave(self) -> None:
+        self._left = True
+        self._task.cancel()
 
-
-async def _while_listening(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """As `while_connected`, with the work in a task of its own.
-
-    This task listens: `http.disconnect` comes when the client has gone, and also when the answer is complete (ASGI).
-    """
-    listening = asyncio.current_task()
-    assert listening is not None, "ASGI applications run in a task"
-
-    def stop_listening(working: asyncio.Task[None]) -> None:
-        if not working.cancelled() and working.exception() is not None:
-            listening.cancel()
-
-    working = asyncio.create_task(work)
-    working.add_done_callback(stop_listening)
-    try:
-        while (await receive())["type"] != "http.disconnect":
+    async def _listen(self) -> None:
+        """Wait for `http.disconnect`, which comes when the client has gone, and also when the answer is complete (ASGI)."""
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        request = current_request()
-        if request is not None and not working.done():
-            request.client_left = True
-    except asyncio.CancelledError:
-        if not working.done() or working.cancelled():
-            raise
-        listening.uncancel()  # it was the work that broke: its exception is raised below
-    finally:
-        working.cancel()  # of no effect where it is done
-        with suppress(asyncio.CancelledError):
-            await working
+        self._leave()
 
 
 def direct(scope: Scope, send: Send) -> Send:
@@ -167,13 +149,11 @@ class PlainAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await while_connected(receive, self._answer(scope, receive, send))
+            with WhileConnected(receive):
+                try:
+                    answer = await self._make()
+                except GatewayError as error:
+                    answer = self._refuse(error)
+                await answer(scope, receive, send)
         finally:
             self._run_scope.abandon()
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            answer = await self._make()
-        except GatewayError as error:
-            answer = self._refuse(error)
-        await answer(scope, receive, send)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -14,7 +12,8 @@ from gateway.loop.api_run import ApiRun
 from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import Reply
 from gateway.routes.answers import PlainAnswer, answered_by
-from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.routes.stream_body import StreamBody
+from gateway.routes.streaming import StreamedAnswer
 
 
 class ApiStream(StreamedAnswer):
@@ -40,16 +39,12 @@ class ApiStream(StreamedAnswer):
             idle_seconds=idle_seconds or 0.0,
         )
         self._run = run
-        self._pinging: asyncio.Task[None] | None = None
 
     def model(self) -> str:
         return self._run.model.name
 
     async def make(self, body: StreamBody) -> bytes:
-        try:
-            rest = await self._run.run(body.write)
-        finally:
-            await self._stop_pinging()
+        rest = await self._run.run(body.write)
         self._run.scope.raise_error()
         return rest
 
@@ -59,26 +54,8 @@ class ApiStream(StreamedAnswer):
     def refuse(self, error: GatewayError) -> ASGIApp:
         return _raised(error)
 
-    def begin_silent(self) -> bytes:
-        """Nothing: only its writer knows what its clients pass over, see `keep_alive`."""
-        return b""
-
-    def keep_alive(self, body: StreamBody, comment: bytes) -> bool:
-        """Send the writer's own keep-alive, which may be the first that is sent."""
-        if self._pinging is None or self._pinging.done():
-            self._pinging = asyncio.create_task(self._ping(body))
-        return True
-
-    async def _ping(self, body: StreamBody) -> None:
-        if sign := self._run.writer.idle():
-            await body.write(sign)
-
-    async def _stop_pinging(self) -> None:
-        pinging, self._pinging = self._pinging, None
-        if pinging is not None:
-            pinging.cancel()
-            with suppress(asyncio.CancelledError):
-                await pinging
+    def keep_alive(self) -> bytes:
+        return self._run.writer.idle()
 
 
 def plain_api_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:

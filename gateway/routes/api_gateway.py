@@ -15,7 +15,8 @@ from gateway.loop.generation import GenerationSettings
 from gateway.loop.generator import Generator
 from gateway.loop.media import prompt_length
 from gateway.loop.param_paths import tool_params
-from gateway.loop.request_settings import check_engine_parameters, settings_of
+from gateway.loop.parameter_checks import check_engine_parameters
+from gateway.loop.request_settings import settings_of
 from gateway.loop.sampling import with_defaults, with_parameters
 from gateway.loop.text_format import shared_format
 from gateway.loop.unsupported import refuse
@@ -249,8 +250,8 @@ def _settings(
     request: GenerationRequest, model: ServedModel, services: Services, api: str
 ) -> GenerationSettings:
     parameters = _parameters(request)
-    refuse(parameters, "further")
-    check_engine_parameters(parameters, model)
+    if extended := refuse(parameters, "further"):
+        check_engine_parameters(parameters, model)
     settings = settings_of(
         parameters,
         model,
@@ -261,6 +262,7 @@ def _settings(
         size=request.size,
         trace_headers=request.trace_headers,
         tool_params=tool_params(request.tools),
+        extended=extended,
     )
     if settings.thinking_budget is None and request.thinking_budget is not None:
         settings = msgspec.structs.replace(settings, thinking_budget=request.thinking_budget)

@@ -70,7 +70,7 @@ class _Entry(Struct, frozen=True):
     route: Route
     pattern: re.Pattern[str]
     """Matches its path."""
-    below: re.Pattern[str]
+    subtree: re.Pattern[str]
     """Matches its path, and all paths below it."""
 
     async def answer(self, request: HttpRequest) -> ASGIApp:
@@ -164,7 +164,7 @@ class ApiRoutes:
         names = {name for name, _ in headers}
         for entry in self._entries:
             header = entry.route.header
-            if header is None and entry.below.fullmatch(path):
+            if header is None and entry.subtree.fullmatch(path):
                 return entry.api.api
             if header is not None and header.encode() in names and entry.pattern.fullmatch(path):
                 return entry.api.api

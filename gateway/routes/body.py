@@ -42,12 +42,12 @@ async def read_body(
             "'content-type: application/json'."
         )
     config = services.config.server
-    coding = _coding(headers)
+    coding = _coding(headers) if b"content-encoding" in headers else None
     if coding is not None and coding not in CODINGS:
         raise _unsupported(coding, "gzip, zstd")
-    _check_length(headers, config.max_body_bytes)
     body = arrived_body(request.receive)
     if body is None:
+        _check_length(headers, config.max_body_bytes)
         # One timeout for the whole body: a timeout per part costs several times as much.
         try:
             async with asyncio.timeout(config.body_timeout):

@@ -9,7 +9,8 @@ from litestar.types import ASGIApp
 from gateway.errors import GatewayError
 from gateway.loop.choices import ChoicesRun
 from gateway.routes.answers import PlainAnswer, json_answer
-from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.routes.stream_body import StreamBody
+from gateway.routes.streaming import StreamedAnswer
 from gateway.wire.event_frames import SSE_DONE
 from gateway.wire.response import error_body
 

@@ -20,6 +20,7 @@ from gateway.routes.pages import PAGED_BY, page_query, unknown_item
 from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.unknown import note_unknown
+from gateway.tools.credentials import items_without_credentials
 from gateway.wire.ids import new_id
 from gateway.wire.item_lists import with_ids
 from gateway.wire.items import Item, ItemReference
@@ -154,7 +155,7 @@ def _new_items(sent: list[Item]) -> list[Item]:
                 "Item references cannot be added to a conversation. Send the items themselves.",
                 param=("items", index),
             )
-    return with_ids(sent, new_id)
+    return with_ids(items_without_credentials(sent), new_id)
 
 
 def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:

@@ -14,7 +14,8 @@ from gateway.protocols import UNFINISHED
 from gateway.responses.live_log import LiveLog
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import PlainAnswer, json_answer
-from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.routes.stream_body import StreamBody
+from gateway.routes.streaming import StreamedAnswer
 from gateway.runtime.services import Services
 from gateway.wire.event_frames import SSE_DONE, ends_stream, sse_frame, sse_frame_of
 from gateway.wire.events import ErrorEvent, Event

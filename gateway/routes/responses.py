@@ -51,7 +51,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     note_unknown(request, services, "/v1/responses", decoded.unknown)
 
     def keep_body(run: ResponseRun) -> None:
-        run.plan.body = body_for_rerun(run.plan, decoded, body, services)
+        run.plan.body = body_for_rerun(run.plan, body, services)
 
     run = await prepare_run(
         decoded,

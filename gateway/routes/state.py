@@ -17,7 +17,7 @@ SERVICES = "gateway.services"
 _KEY = "services"
 
 
-def keep_services(app: Litestar, services: Services) -> None:
+def attach_services(app: Litestar, services: Services) -> None:
     """Attach `services` to `app`."""
     app.state[_KEY] = services
 

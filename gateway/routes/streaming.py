@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Awaitable, Iterable
 from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -15,132 +14,21 @@ from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
-from gateway.routes.answers import SSE_HEADERS, answered_by, direct, error_answer, while_connected
-from gateway.routes.silence import SSE_COMMENT, Silence
+from gateway.routes.answers import SSE_HEADERS, WhileConnected, answered_by, direct, error_answer
+from gateway.routes.stream_body import StreamBody
 from gateway.runtime.services import Services
-from gateway.shared_timers import SharedTimer, SharedTimers
-from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer
 from gateway.wire.event_frames import SSE_DONE, sse_frame
 from gateway.wire.events import TERMINAL
 
-
-class StreamBody:
-    """The body of a streamed answer. Its head leaves in one write with its first part."""
-
-    __slots__ = (
-        "_beginning",
-        "_headers",
-        "_send",
-        "_send_head",
-        "_sending",
-        "_timer",
-        "silence",
-        "write_chunk",
-    )
-
-    def __init__(
-        self, send_head: Send, send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]
-    ) -> None:
-        """`headers` are asked for when the head is sent."""
-        self.silence = Silence()
-        self._send_head = send_head
-        self._send = send
-        self._headers = headers
-        self._beginning = asyncio.Lock()
-        self.write_chunk: Callable[[bytes], bool] | None = None
-        """Set once the head is sent. Writes a part unless the client is slow to read, and returns whether it did; costs less
-        than `write`."""
-        self._timer: SharedTimer | None = None
-        """When the body begins by itself."""
-        self._sending: asyncio.Task[None] | None = None
-        """Sends the head of a body that has begun by itself."""
-
-    @property
-    def begun(self) -> bool:
-        """Whether the head is sent, so that the status cannot change."""
-        return self.write_chunk is not None
-
-    def write(self, part: bytes) -> Awaitable[None]:
-        """Send `part`. Awaiting the result is the back-pressure; it is `ACCEPTED` where there is none."""
-        write_chunk = self.write_chunk
-        if write_chunk is None:
-            return self._begin(part)
-        if write_chunk(part):
-            return ACCEPTED
-        self.silence.wrote = True
-        return self._send({"type": "http.response.body", "body": part, "more_body": True})
-
-    async def open(self) -> Callable[[bytes], bool]:
-        """Send the head before there is a part. Returns a function that writes a part, unless the client is slow to
-        read; it returns whether it did, and costs less than `write`. Called first, if at all."""
-        await self._start()
-        return self._begun()
-
-    def write_comment(self, comment: bytes) -> bool:
-        """Write a comment, unless the body has not begun or the client is slow to read. Returns whether it was written."""
-        return self.write_chunk is not None and self.write_chunk(comment)
-
-    def begin_after(
-        self, timers: SharedTimers, seconds: float, first_part: Callable[[], bytes]
-    ) -> None:
-        """Begin the body with `first_part` if it has not begun after `seconds`, nor `begin_no_more` was awaited. It is made
-        then; if it is empty, the body does not begin."""
-        self._timer = timers.call_later(seconds, partial(self._begin_silent, first_part))
-
-    def _begin_silent(self, first_part: Callable[[], bytes]) -> None:
-        self._timer = None
-        if not self._beginning.locked() and not self.begun and (part := first_part()):
-            self._sending = asyncio.create_task(self._begin(part))
-
-    async def begin_no_more(self, *, cancel: bool = False) -> None:
-        """End what `begin_after` has begun: wait for what is being sent, or `cancel` that first."""
-        self._end_timer()
-        sending, self._sending = self._sending, None
-        if sending is not None:
-            if cancel:
-                sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
-
-    def _end_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    async def end(self, part: bytes) -> None:
-        """Send the last part."""
-        if not self.begun:
-            await self._start()
-        await self._send({"type": "http.response.body", "body": part, "more_body": False})
-
-    async def _begin(self, part: bytes) -> None:
-        async with self._beginning:  # output and a keep-alive may come at the same time
-            if not self.begun:
-                with SingleWrite(self._send):
-                    await self._start()
-                    await self._send(
-                        {"type": "http.response.body", "body": part, "more_body": True}
-                    )
-                self.silence.wrote = True
-                self._begun()
-                return
-        await self.write(part)
-
-    def _begun(self) -> Callable[[bytes], bool]:
-        self._end_timer()
-        self.write_chunk = write_chunk = chunk_writer(self._send, self.silence)
-        return write_chunk
-
-    async def _start(self) -> None:
-        await self._send_head(
-            {"type": "http.response.start", "status": 200, "headers": [*self._headers()]}
-        )
+SSE_COMMENT = b": keep-alive\n\n"
+"""A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
 
 
 class StreamedAnswer(ABC):
     """Output that is sent as it is made. What fails before the first part is an HTTP status; later, `fail` tells it."""
 
     is_resumed_often: ClassVar[bool] = False
-    """Whether each part that is sent resumes `make`. A generation has a task of its own, which is resumed instead."""
+    """Whether each part that is sent resumes `make`, which then has a task of its own. A generation has one anyway."""
 
     def __init__(
         self,
@@ -150,7 +38,9 @@ class StreamedAnswer(ABC):
         headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
         idle_seconds: float | None = None,
     ) -> None:
-        """`run_scope` is that of the run which ends with the stream, if there is one. `idle_seconds` are those of silence before `keep_alive`: None is the server's setting, 0 is never."""
+        """`run_scope` is that of the run which ends with the stream, if there is one. `idle_seconds` are those of silence before
+        `keep_alive`, 0 is never. None is the server's setting, but an answer begins after `MAX_HELD_SECONDS` at the
+        latest."""
         self._run_scope = run_scope
         self._services = services
         self._headers = headers
@@ -170,10 +60,9 @@ class StreamedAnswer(ABC):
         """Whether another model may still answer, as long as there is no output."""
         return False
 
-    def begin_silent(self) -> bytes:
-        """The beginning of an answer that has had nothing to send for `MAX_HELD_SECONDS`, or for `ping_interval` if that is
-        shorter. It keeps clients and proxies from closing the connection. Later failures are written by `fail`. Empty: send
-        nothing."""
+    def keep_alive(self) -> bytes:
+        """What keeps clients and proxies from closing the connection after a silence; empty for nothing. It may be what the answer
+        begins with: later failures are then written by `fail`."""
         return SSE_COMMENT
 
     @abstractmethod
@@ -188,51 +77,40 @@ class StreamedAnswer(ABC):
         """The answer to a request that failed before anything was sent. May raise `error`."""
         return error_answer(error)
 
-    def keep_alive(self, body: StreamBody, comment: bytes) -> bool:
-        """Break the silence of `body`; `comment` is what server-sent events have for it. Returns whether it did."""
-        return body.write_comment(comment)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._services.metrics
-        metrics.stream_opened()
+        metrics.open_streams += 1
+        body = StreamBody(send, direct(scope, send), self.headers)
+        self._keep_open(body)
         try:
-            await while_connected(
-                receive, self._stream(scope, receive, send), in_own_task=self.is_resumed_often
-            )
+            with WhileConnected(receive):
+                try:
+                    work = self.make(body)
+                    last = await (asyncio.create_task(work) if self.is_resumed_often else work)
+                except GatewayError as error:
+                    if not await body.has_begun():
+                        await self.refuse(error)(scope, receive, send)
+                        return
+                    last = self.fail(error)
+                await body.end(last)
         finally:
+            await body.close()
             if self._run_scope is not None:
                 self._run_scope.abandon()
-            metrics.stream_closed()
+            metrics.open_streams -= 1
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = StreamBody(send, direct(scope, send), self.headers)
-        seconds = self._idle_seconds
+    def _keep_open(self, body: StreamBody) -> None:
+        first = seconds = self._idle_seconds
         if seconds is None:
             seconds = self._services.config.server.ping_interval
-        timers = self._services.timers
-        body.silence.watch(timers, partial(self.keep_alive, body), seconds)
-        body.begin_after(
-            timers, min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS), self._silent_beginning
-        )
-        try:
-            try:
-                last = await self.make(body)
-            except asyncio.CancelledError:
-                await body.begin_no_more(cancel=True)
-                raise
-            finally:
-                body.silence.end()
-                await body.begin_no_more()
-        except GatewayError as error:
-            if not body.begun:
-                await self.refuse(error)(scope, receive, send)
-                return
-            last = self.fail(error)
-        await body.end(last)
+            first = min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS)
+        if first:
+            body.keep_open(self._services.timers, first, seconds, self._sign)
 
-    def _silent_beginning(self) -> bytes:
-        self._begins_silent = True
-        return self.begin_silent()
+    def _sign(self) -> bytes:
+        sign = self.keep_alive()
+        self._begins_silent = self._begins_silent or bool(sign)
+        return sign
 
 
 class EventStream(StreamedAnswer):
@@ -248,9 +126,9 @@ class EventStream(StreamedAnswer):
     def may_change(self) -> bool:
         return self._run.may_change
 
-    def begin_silent(self) -> bytes:
+    def keep_alive(self) -> bytes:
         self._run.head_sent = True
-        return super().begin_silent()
+        return SSE_COMMENT
 
     async def make(self, body: StreamBody) -> bytes:
         events = _EventWriter(body)

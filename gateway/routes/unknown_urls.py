@@ -9,6 +9,7 @@ from gateway.packages import how_to_install, package_of
 
 _TABLES: Final = {
     "files": ("files", "[resources.files]"),
+    "uploads": ("files", "[resources.files]"),
     "vector_stores": ("file_search", "[tools.file_search]"),
     "containers": ("containers", "[tools.container] or [tools.python]"),
     "batches": ("batches", "[apis.batches] and a table [resources.files]"),
@@ -16,22 +17,37 @@ _TABLES: Final = {
     "messages": ("messages", "[apis.messages]"),
 }
 """By the first part of the path below `/v1`: the API that serves it, and the table that selects it."""
-_ABSENT: Final = frozenset(
-    [
-        "assistants",
-        "audio",
-        "evals",
-        "fine_tuning",
-        "images",
-        "moderations",
-        "organization",
-        "realtime",
-        "threads",
-        "uploads",
-        "videos",
-    ]
+_IN_PLACE_OF_ASSISTANTS: Final = "/v1/responses and /v1/conversations are in its place."
+_ABSENT: Final = {
+    "agents": "",
+    "assistants": _IN_PLACE_OF_ASSISTANTS,
+    "audio": "Models with 'audio' among their capabilities take sounds as input_audio parts.",
+    "chatkit": "",
+    "content_provenance_checks": "",
+    "decisions": "",
+    "evals": "",
+    "fine_tuning": "Engines serve adapters that were trained elsewhere, as models.",
+    "images": "Models with 'images' among their capabilities take images as input_image parts; none makes any.",
+    "live": "",
+    "moderations": "A policy plugin can check requests and answers.",
+    "realtime": "/v1/responses takes WebSocket connections, for text.",
+    "safety": "",
+    "skills": "",
+    "threads": _IN_PLACE_OF_ASSISTANTS,
+    "vaults": "",
+    "videos": "",
+    "webhook_endpoints": "Background responses are polled, or followed by GET /v1/responses/{id}?stream=true.",
+}
+"""By the first part of the path below `/v1`: what the gateway has in place of parts of OpenAI's API that it does not have."""
+_OTHER_SERVERS: Final = {
+    "api": "The own APIs of Ollama and LM Studio are not here: the client's base_url must end with /v1.",
+    "completion": "/v1/completions is in its place.",
+    "openai": "Azure's paths are not here: use the client of OpenAI itself, with a base_url that ends with /v1.",
+}
+"""By the first part of a path of another server: what to do here."""
+_ORGANIZATION: Final = (
+    " Of /v1/organization, Litegate has usage/completions, usage/embeddings and costs."
 )
-"""Parts of OpenAI's API that the gateway does not have."""
 _BELOW_V1: Final = frozenset(
     ("responses", "chat", "completions", "embeddings", "models", "conversations", *_TABLES)
 )
@@ -45,10 +61,14 @@ def unknown_url_hint(path: str, served: Collection[str]) -> str:
     if parts[0] != "v1":
         if parts[0] in _BELOW_V1:
             return " The API is below /v1: the client's base_url must end with /v1."
-        return ""
+        return f" {_OTHER_SERVERS[parts[0]]}" if parts[0] in _OTHER_SERVERS else ""
+    if parts[1:3] == ["messages", "batches"]:
+        return " Litegate has no batches of Messages. /v1/batches runs those of the other APIs."
     part = parts[1] if len(parts) > 1 else ""
+    if part == "organization":
+        return _ORGANIZATION
     if part in _ABSENT:
-        return f" Litegate has no /v1/{part}."
+        return f" Litegate has no /v1/{part}. {_ABSENT[part]}".rstrip()
     if part not in _TABLES:
         return ""
     name, table = _TABLES[part]

@@ -34,7 +34,7 @@ from gateway.wire.events import Event
 from gateway.wire.field_errors import missing, not_among, wrong_type
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item
-from gateway.wire.large_bodies import decode_body
+from gateway.wire.large_bodies import decode_body, pass_over
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import ErrorBody, error_body
 
@@ -58,13 +58,13 @@ async def responses_socket(socket: Socket) -> None:
         return
     request_id = new_id("req_")
     await socket.accept(headers={"x-request-id": request_id})
-    services.metrics.stream_opened()
+    services.metrics.open_streams += 1
     caller = Caller(principal)
     try:
         with called_by(caller):
             await _Connection(socket, services, caller, request_id).serve()
     finally:
-        services.metrics.stream_closed()
+        services.metrics.open_streams -= 1
 
 
 async def refuse_handshake(error: GatewayError, scope: Any, send: Any) -> None:
@@ -247,10 +247,15 @@ class _Connection:
             request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
         )
 
+        unsent: deque[Event] = deque()
+        """Left where a deadline, say, cancels the sending while the client is slow to read. They are sent before the next."""
+
         async def write(events: Sequence[Event]) -> None:
-            for event in events:
-                if not await self._send(websocket_frame(event, lane.stream_id)):
+            unsent.extend(events)
+            while unsent:
+                if not await self._send(websocket_frame(unsent[0], lane.stream_id)):
                     await self._cancellation()
+                unsent.popleft()
 
         try:
             response = await run.run(write)
@@ -261,15 +266,15 @@ class _Connection:
         self._bytes.give_back(lane.forget())
         plan = run.plan
         if not plan.store and response.status in ("completed", "incomplete"):
-            self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
+            await self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 
     async def _check_key(self) -> None:
         """Raise `AuthenticationError` if the key of the connection was revoked or has expired. Its changes take effect."""
         self._caller.principal = await identify_sender(self._services, self._socket.scope)
 
-    def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
+    async def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""
-        size = len(encode(history))
+        size = await pass_over(history, lambda items: len(encode(items)))
         if self._make_room(size, lane):
             lane.latest, lane.kept = {response_id: history}, size
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
@@ -12,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
-from gateway.limit_table import LimitTable, remaining, seconds_until_regained
+from gateway.limit_table import DAY, LimitTable, remaining, seconds_until_regained
 from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
 from gateway.task_context import running_task
@@ -97,8 +98,10 @@ class Limiter:
 
     def settle(self, charge: AdmittedRequest, used: int) -> None:
         """End an admitted request, which has used `used` tokens. Does nothing if it was ended before."""
-        if self._running.pop(charge.request_id, None) is None:
-            return
+        if self._running.pop(charge.request_id, None) is not None:
+            self._end(charge, used)
+
+    def _end(self, charge: AdmittedRequest, used: int) -> None:
         if len(self._ended) < _MOST_PENDING:
             self._ended.append((charge, used))
         self._changed.set()
@@ -109,6 +112,9 @@ class Limiter:
         loop = asyncio.get_running_loop()
         error: Exception | None = None
         if loop.time() >= self._away_until:
+            # What is not answered may have been counted all the same: its tokens of the day would be lost, and its place for a while.
+            today = int(time.time() // DAY)
+            unanswered = AdmittedRequest(principal, request_id, wanted, today, self._counters)
             try:
                 async with asyncio.timeout(self._timeout):
                     state = await self._counters.admit_request(
@@ -118,8 +124,12 @@ class Limiter:
                         tokens=wanted,
                         seconds=LEASE_SECONDS,
                     )
+            except asyncio.CancelledError:
+                self._end(unanswered, 0)
+                raise
             except (StoreUnavailable, TimeoutError) as failure:
                 error = failure
+                self._end(unanswered, 0)
                 self._log_unavailable(failure)
             else:
                 self._note_back()

@@ -151,7 +151,8 @@ class ModelLookup:
             names = self._names(does)
             slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
             return next(iter(slots.values())) if len(slots) == 1 else None
-        name = self._target(name)
+        if self.routing.routes.targets:
+            name = self._target(name)
         return self.slots.find(name) if self.may_use(name) else None
 
     def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
@@ -177,7 +178,8 @@ class ModelLookup:
     def known_model(self, name: str) -> ServedModel:
         """The model with that name or alias; for a route, the first of its models. Raises `ModelNotFound`, also if the
         current request's principal may not use it, or `EngineUnavailable` for one that is not loaded."""
-        name = self._target(name)
+        if self.routing.routes.targets:
+            name = self._target(name)
         if not self.may_use(name):
             names = ", ".join(self._names(None)) or "none"
             raise ModelNotFound(

@@ -38,14 +38,14 @@ class ModelSlot:
         config: ModelConfig,
         open_model: Open,
         *,
-        made_of: object = None,
+        engine_identity: object = None,
         several: Callable[[], bool] = bool,
     ) -> None:
-        """`made_of` is equal for slots of which one can serve with the engine of the other. `several`: see `Admission`."""
+        """`engine_identity` is equal for slots of which one can serve with the engine of the other. `several`: see `Admission`."""
         self.name = name
         self.config = config
         self.open_model = open_model
-        self.made_of = made_of
+        self.engine_identity = engine_identity
         self.is_staged = False
         """Whether it is not served yet, and may be loaded beside the slot that it replaces."""
         self.admission = Admission(
@@ -55,7 +55,7 @@ class ModelSlot:
             scheduling=config.scheduling,
             max_waiting_per_key=config.max_waiting_per_key,
             several=several,
-            on_idle=self._freed,
+            on_idle=self._note_use_ended,
         )
         self.state: ModelState = "unloaded"
         self.served: Sequence[ServedModel] = ()
@@ -113,7 +113,7 @@ class ModelSlot:
     def release(self) -> None:
         self._holds -= 1
         if self.is_idle:
-            self._freed()
+            self._note_use_ended()
 
     def ask_to_unload(self) -> None:
         """Unload it as soon as no request uses it. New ones wait, and load it again."""
@@ -153,7 +153,7 @@ class ModelSlot:
         self.served = [msgspec.structs.replace(each, tools=self.tools) for each in served]
         self.adapters = tuple(each.name for each in served[1:])
 
-    def _freed(self) -> None:
+    def _note_use_ended(self) -> None:
         self.last_used = time.monotonic()
         if self.is_idle:
             self._idle.set()

@@ -33,7 +33,7 @@ class RunHistory:
             self._runs.append(listed_run(stats, principal))
 
     def newest_first(self) -> Sequence[ListedRun]:
-        """Those that are kept."""
+        """The runs that are kept, the newest one first."""
         return [
             each if isinstance(each, ListedRun) else listed_run(*each)
             for each in reversed(self._runs)

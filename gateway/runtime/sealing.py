@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText, ReasoningText
-from gateway.wire.item_lists import has_any
 from gateway.wire.items import Compaction, Item, Message, Reasoning
 
 logger = logging.getLogger("gateway.runtime.sealing")
@@ -49,6 +48,9 @@ class _Sealed(Struct, frozen=True, omit_defaults=True):
     """What the engine of reasoning encrypted itself."""
     kept: Sequence[Message] = ()
     """Messages kept unchanged after the summary. Those that are not the user's come before it."""
+
+
+_decode = msgspec.json.Decoder(_Sealed).decode
 
 
 class Sealer:
@@ -91,12 +93,25 @@ class Sealer:
     def open(self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str) -> str:
         """Decrypt for `model`. Raises `InvalidRequest` if the content is damaged or expired, belongs to another owner
         or model, or was encrypted with an unknown key."""
-        inner = self.open_complete(sealed, owner, param)
-        self.check(sealed, inner, param, model=model)
-        return inner.text
+        return self.open_complete(sealed, owner, param, model=model).text
 
-    def check(self, sealed: str, inner: _Sealed, param: str | ParamPath, *, model: str) -> None:
-        """Raise `InvalidRequest` if the content belongs to a model other than `model`, or has expired."""
+    def open_complete(
+        self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str | None
+    ) -> _Sealed:
+        """Decrypt the whole payload; with `model` None, whatever its model and age."""
+        try:
+            inner = _decode(self._fernet.decrypt(sealed.encode()))
+        except (InvalidToken, msgspec.MsgspecError):
+            inner = None
+        if inner is None or inner.owner != owner:
+            raise InvalidRequest(
+                "This encrypted_content cannot be opened: it was changed, or sealed for somebody else, or with a key "
+                "that is no longer known. Leave the item out.",
+                param=param,
+                code="invalid_encrypted_content",
+            )
+        if model is None:
+            return inner
         if inner.model not in (None, model):
             raise InvalidRequest(
                 f"This encrypted_content was made by the model '{inner.model}' and is for that model alone. Name that model, "
@@ -108,20 +123,6 @@ class Sealer:
         if self._lifetime and age > self._lifetime:
             raise InvalidRequest(
                 f"This encrypted_content is older than this server's limit of {self._lifetime:g} seconds. Leave the item out.",
-                param=param,
-                code="invalid_encrypted_content",
-            )
-
-    def open_complete(self, sealed: str, owner: str | None, param: str | ParamPath) -> _Sealed:
-        """Decrypt the whole payload, whatever its model and age."""
-        try:
-            inner = msgspec.json.decode(self._fernet.decrypt(sealed.encode()), type=_Sealed)
-        except (InvalidToken, msgspec.MsgspecError):
-            inner = None
-        if inner is None or inner.owner != owner:
-            raise InvalidRequest(
-                "This encrypted_content cannot be opened: it was changed, or sealed for somebody else, or with a key "
-                "that is no longer known. Leave the item out.",
                 param=param,
                 code="invalid_encrypted_content",
             )
@@ -137,8 +138,6 @@ def open_items(
     model: str,
 ) -> list[Item]:
     """Decrypt the reasoning of items for `model`. Reasoning that has its text is left unchanged."""
-    if not has_any(sent, (Reasoning,)):
-        return list(sent)
     opened: list[Item] = []
     for index, item in enumerate(sent):
         if isinstance(item, Reasoning) and item.encrypted_content and not item.content:
@@ -159,8 +158,7 @@ def open_encrypted(
         if not isinstance(item, Reasoning) or not item.encrypted_content:
             continue
         try:
-            inner = sealer.open_complete(item.encrypted_content, owner, ())
-            sealer.check(item.encrypted_content, inner, (), model=model)
+            inner = sealer.open_complete(item.encrypted_content, owner, (), model=model)
         except InvalidRequest:
             continue  # what the model needs of it was opened, or refused, before
         if inner.encrypted is not None:
@@ -177,8 +175,6 @@ def open_compactions(
     these, messages may remain, and compactions must be `model`'s and not expired. Errors name an item by its index in
     `context`.
     """
-    if not has_any(context, (Compaction,)):
-        return list(context)
     opened: list[Item] = []
     sent: list[Item] = []
     """The request's own messages that do not come from the model."""
@@ -189,9 +185,9 @@ def open_compactions(
                 sent.append(item)
         elif item.encrypted_content:  # otherwise the response ended before the summary did
             param = ("input", index, "encrypted_content")
-            inner = sealer.open_complete(item.encrypted_content, owner, param)
-            if index >= own:
-                sealer.check(item.encrypted_content, inner, param, model=model)
+            inner = sealer.open_complete(
+                item.encrypted_content, owner, param, model=model if index >= own else None
+            )
             if inner.replaces != "nothing":
                 sent = sent if inner.replaces == "context" else []
                 opened = sent.copy()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+from typing import Any, Final
+
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from gateway.config import ModelConfig, SchemaLimits
 from gateway.protocols import (
@@ -14,11 +18,19 @@ from gateway.protocols import (
     ModelInfo,
     OutputFormat,
     PromptRenderer,
+    Sampling,
     ScoringEngine,
 )
 from gateway.runtime.admission import Admission
 from gateway.runtime.embedding_only import generates
 from gateway.tools.available import AvailableTools
+
+SAMPLED: Final = (
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "seed", "min_tokens",
+)  # fmt: skip
+"""The settings of sampling that a request, the configuration and the model's recommendation may give, in this order of precedence."""
+_sampled = attrgetter(*SAMPLED)
 
 
 class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
@@ -50,11 +62,19 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     """Whether the output format may give citations; see `gateway.protocols.CitingFormat`."""
     why: str = ""
     """Why this engine, renderer and format were chosen. For display."""
+    sampling: Sampling = Sampling()
+    """The configured settings, completed by the model's recommended ones. Computed, as `generates`."""
+    generates: bool = True
+    """Whether the model can generate."""
 
-    @property
-    def generates(self) -> bool:
-        """Whether the model can generate."""
-        return generates(self.engine)
+    def __post_init__(self) -> None:
+        configured, recommended = self.config.sampling, self.info.sampling
+        own: dict[str, Any] = {
+            name: value if value is not None else getattr(recommended, name, None)
+            for name, value in zip(SAMPLED, _sampled(configured), strict=True)
+        }
+        force_setattr(self, "sampling", Sampling(**own, max_tokens=configured.max_tokens))
+        force_setattr(self, "generates", generates(self.engine))
 
     def may_refuse(self, request: EngineRequest | None) -> bool:
         """Whether the engine may still refuse `request`, which it has checked. None: whether it may refuse any."""

@@ -1,13 +1,16 @@
-"""Helpers for messages about configuration."""
+"""Types of settings, and helpers for messages about configuration."""
 
 from gateway.config.redaction import (
     without_credentials,
 )
+from gateway.config.structs import Positive, Seconds
 from gateway.config.tables import (
     suggestion,
 )
 
 __all__ = [
+    "Positive",
+    "Seconds",
     "suggestion",
     "without_credentials",
 ]

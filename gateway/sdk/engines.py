@@ -18,6 +18,7 @@ from gateway.engines.embedding_only import (
     checked_tokens,
     only_embeds,
 )
+from gateway.engines.engine_arguments import check_engine_arguments
 from gateway.engines.hugging_face import (
     chat_template_of,
     ending_tokens,
@@ -40,6 +41,7 @@ from gateway.engines.placeholders import (
     check_images,
     placeholder_ids,
 )
+from gateway.engines.request_checks import context_exceeded, prompt_tokens, unknown_adapter
 from gateway.engines.scoring_only import (
     ScoringOnly,
     only_scores,
@@ -99,9 +101,11 @@ __all__ = [
     "byte_level_alphabet",
     "bytes_of",
     "chat_template_of",
+    "check_engine_arguments",
     "check_images",
     "checked_tokens",
     "compiled",
+    "context_exceeded",
     "decoded",
     "encoded",
     "ending_tokens",
@@ -112,12 +116,14 @@ __all__ = [
     "only_embeds",
     "only_scores",
     "placeholder_ids",
+    "prompt_tokens",
     "recommended_sampling",
     "scored",
     "shortened",
     "special_token",
     "structured_outputs",
     "token_reader",
+    "unknown_adapter",
     "vector_of_bytes",
     "vector_of_json",
 ]

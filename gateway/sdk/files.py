@@ -13,7 +13,9 @@ from gateway.files.database import (
     FilesDatabase,
 )
 from gateway.files.form import (
+    PURPOSES,
     FileUpload,
+    clean_filename,
 )
 from gateway.files.growing import (
     GrowingFile,
@@ -31,8 +33,11 @@ from gateway.files.uploaded import (
     FileLimits,
     FileObject,
     UploadedFiles,
+    check_room,
+    file_object,
     find_file,
     insert_file,
+    new_file,
     no_such_file,
     uploaded_files,
 )
@@ -44,6 +49,7 @@ __all__ = [
     "CONTENTS_TABLE",
     "FILE_TABLES",
     "PART",
+    "PURPOSES",
     "Download",
     "FileLimits",
     "FileObject",
@@ -53,10 +59,14 @@ __all__ = [
     "GrowingFile",
     "ListQuery",
     "UploadedFiles",
+    "check_room",
+    "clean_filename",
     "content_of",
+    "file_object",
     "find_file",
     "insert_file",
     "list_query",
+    "new_file",
     "no_such_file",
     "page",
     "part_of",

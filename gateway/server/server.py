@@ -40,8 +40,10 @@ from gateway.server.service_manager import notify
 from gateway.server.stop_signals import HANGUP, leave_hangup, stop_signals, terminal_is_gone
 from gateway.server.stop_watchdog import end_in_time, ignore_further
 from gateway.server.worker_sockets import WorkerSockets
+from gateway.server.worker_watch import Heartbeat
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
 from gateway.startup.service_opening import open_services
+from gateway.task_context import running_task
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.fast_path import plain_asgi
 from gateway.uvicorn_internals.fast_path_check import fast_path_problem
@@ -249,12 +251,14 @@ def serve(
     announce: bool,
     starter: EngineStarter | None = None,
     worker_folder: Path | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> int:
     """Serve on a bound socket in this process until a signal stops it; the exit code. `starter` starts the processes of
-    engines; by default this process does. `worker_folder` is where the workers' sockets are, if this is one of several."""
+    engines; by default this process does. `worker_folder` is where the workers' sockets are, and `heartbeat` where to count while
+    the event loop runs, if this is one of several."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(
-            _serve(config, plugins, listening, source, announce, starter, worker_folder)
+            _serve(config, plugins, listening, source, announce, starter, worker_folder, heartbeat)
         )
 
 
@@ -264,6 +268,7 @@ def serve_as_worker(
     source: ConfigSource | None,
     announce: bool,
     control: str,
+    heartbeat: Heartbeat,
 ) -> None:
     """Serve in a process that the supervisor has started (`gateway.server.workers`), and leave the process."""
     end_with_parent()
@@ -283,6 +288,7 @@ def serve_as_worker(
             announce=announce,
             starter=SupervisorStarter(control),
             worker_folder=Path(control).parent,
+            heartbeat=heartbeat,
         )
     except ConfigurationError as error:
         logger.error("%s", error)  # noqa: TRY400  # a sentence, not a trace
@@ -298,15 +304,24 @@ async def _serve(
     announce: bool,
     starter: EngineStarter | None,
     worker_folder: Path | None,
+    heartbeat: Heartbeat | None,
 ) -> int:
     # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
     async with AsyncExitStack() as stack:
         if starter is None:
             starter = EngineProcesses(host_settings(config))
             stack.push_async_callback(starter.close)
-        services = await open_services(config, plugins, stack, starter)
+        services = await open_services(
+            config,
+            plugins,
+            stack,
+            starter,
+            opening=nullcontext if heartbeat is None else heartbeat.opening,
+        )
         if worker_folder is not None:
             await stack.enter_async_context(WorkerSockets(worker_folder, services))
+        if heartbeat is not None:
+            await stack.enter_async_context(running_task(heartbeat.beat()))
         tune_garbage_collector()
         tune_thread_switches()
         settings = await uvicorn_config(config, app_of(services))
@@ -319,11 +334,12 @@ def tune_garbage_collector() -> None:
     """Let the garbage collector pass over what is there for good, and look for cycles less often.
 
     A token makes a few short-lived objects and no cycle; with many streams open, the default thresholds walk through all
-    of them several times a second.
+    of them several times a second. The youngest objects are looked at by thousands, because all threads stop meanwhile: 50,000 of a
+    large conversation take ten milliseconds. Each is looked at once until a million more have been made, whatever their number.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(5_000, 200, 50)
 
 
 def tune_thread_switches() -> None:

@@ -10,6 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TypeAlias
@@ -22,6 +23,8 @@ from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet
 from gateway.server.engine_control import EngineControl
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
+from gateway.server.worker_watch import Heartbeat, WorkerWatch
+from gateway.stall_watch import StallWatch
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
 
@@ -34,9 +37,22 @@ SPARE_SECONDS = 1.0
 RESTART_SECONDS = 1.0
 """A worker that dies within this time after its start is not restarted, because it would keep dying."""
 
-Worker: TypeAlias = Callable[[Config, socket.socket, ConfigSource | None, bool, str], None]
+STALL_SECONDS = 5.0
+"""The supervisor looks at its workers once a second. If more time than this has passed, it stood still itself."""
+
+Worker: TypeAlias = Callable[
+    [Config, socket.socket, ConfigSource | None, bool, str, Heartbeat], None
+]
 """What each process runs, a function of a module: the configuration, the bound socket, what SIGHUP reads again, whether to
-announce the server, and the path of the supervisor's socket for engines."""
+announce the server, the path of the supervisor's socket for engines, and where to count while the event loop runs."""
+
+
+@dataclass
+class _Started:
+    at: float
+    watch: WorkerWatch
+    killed: bool = False
+    """Whether it has hung and was killed. It may take long to end: not before the disk that it waits for answers."""
 
 
 def run_workers(
@@ -46,7 +62,8 @@ def run_workers(
     source: ConfigSource | None,
     worker: Worker,
 ) -> int:
-    """Run `worker` in `config.server.workers` processes until a signal, and restart those that die. Returns the exit code.
+    """Run `worker` in `config.server.workers` processes until a signal, and restart those that die or no longer run (`worker_timeout`). Returns
+    the exit code.
 
     If there is a `source`, SIGHUP makes them read it again.
 
@@ -100,7 +117,8 @@ class _Supervisor:
         self._reload_asked = False
         self._listening = listening
         self._context = multiprocessing.get_context("spawn")
-        self._workers: dict[BaseProcess, float] = {}
+        self._workers: dict[BaseProcess, _Started] = {}
+        self._stalls = StallWatch()
         self._stopping = False
         self._end: float | None = None
         """When remaining workers are killed. They normally end themselves earlier (`gateway.server.stop_watchdog`)."""
@@ -126,12 +144,16 @@ class _Supervisor:
         return 1 if failed else 0
 
     def _start(self, *, announce: bool = False) -> None:
+        heartbeat = Heartbeat(self._context)
         process = self._context.Process(
             target=self._worker,
-            args=(self._config, self._listening, self._source, announce, self._control),
-        )
+            args=(
+                self._config, self._listening, self._source, announce, self._control, heartbeat,
+            ),
+        )  # fmt: skip
         process.start()
-        self._workers[process] = time.monotonic()
+        watch = WorkerWatch(lambda: heartbeat.beats, self._config.server.worker_timeout)
+        self._workers[process] = _Started(time.monotonic(), watch)
 
     def _watch(self) -> bool:
         """Wait until all workers have ended. Returns whether one could not be kept running."""
@@ -139,11 +161,12 @@ class _Supervisor:
         while self._workers:
             multiprocessing.connection.wait([p.sentinel for p in self._workers], timeout=1.0)
             self._kill_rest()
+            self._kill_silent()
             if self._reload_asked:
                 self._reload_asked = False
                 self._reload()
             for process in [p for p in self._workers if not p.is_alive()]:
-                lived = time.monotonic() - self._workers.pop(process)
+                lived = time.monotonic() - self._workers.pop(process).at
                 if self._stopping or failed:
                     continue
                 if process.exitcode == 2 or lived < RESTART_SECONDS:
@@ -155,6 +178,21 @@ class _Supervisor:
                 logger.error("a worker ended with code %s; starting another", process.exitcode)
                 self._start()
         return failed
+
+    def _kill_silent(self) -> None:
+        """Kill the workers whose event loop has not run for `worker_timeout`: a stopped process handles no other signal."""
+        stalled = self._stalls.stalled(STALL_SECONDS)
+        for process, started in self._workers.items():
+            if stalled:
+                started.watch.begin_anew()
+            elif not self._stopping and not started.killed and started.watch.silent():
+                seconds = self._config.server.worker_timeout
+                logger.error(
+                    "worker %s has not run its event loop for %g s (worker_timeout) and was killed",
+                    process.pid, seconds,
+                )  # fmt: skip
+                process.kill()
+                started.killed = True
 
     def _reload(self) -> None:
         """Let the workers read the configuration again. Later workers start with it, if it has no mistake."""

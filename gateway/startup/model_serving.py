@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +29,8 @@ from gateway.startup.selection import Selection
 
 logger = logging.getLogger("gateway.startup")
 
+Opening: TypeAlias = Callable[[], AbstractContextManager[None]]
+
 
 class EngineUse(Struct, frozen=True, kw_only=True, eq=False):
     """How engines in processes of their own are opened."""
@@ -37,6 +40,8 @@ class EngineUse(Struct, frozen=True, kw_only=True, eq=False):
     """What the processes load."""
     shared: bool = False
     """Whether other server processes use the same engines."""
+    opening: Opening = nullcontext
+    """Entered while an engine is opened in this process, which may keep its event loop from running."""
 
 
 def slot_of(
@@ -53,13 +58,18 @@ def slot_of(
 
     async def open_served(slot: ModelSlot, stack: AsyncExitStack) -> Sequence[ServedModel]:
         if plan.process == "server":
-            opened = await open_model(plan, stack)
+            with use.opening():
+                opened = await open_model(plan, stack)
         else:
             opened = await _open_in_process(plan, slot, use, stack)
         return with_adapters(_served(opened, slot, schemas))
 
     return ModelSlot(
-        plan.name, plan.config, open_served, made_of=_made_of(plan, schemas), several=several
+        plan.name,
+        plan.config,
+        open_served,
+        engine_identity=_engine_identity(plan, schemas),
+        several=several,
     )
 
 
@@ -90,7 +100,7 @@ _WITHOUT_ENGINE = (
 """Settings of a model that change without opening its engine again."""
 
 
-def _made_of(plan: ModelPlan, schemas: SchemaLimits) -> object:
+def _engine_identity(plan: ModelPlan, schemas: SchemaLimits) -> object:
     """Equal for plans that can share an open engine."""
     return (
         _engine_config(plan),

@@ -72,8 +72,11 @@ class Reloader:
         """
         async with self._one_at_a_time:
             self._services.check_open()
-            check_access(config.server)
             old = self._services.config
+            # Authenticators change at a restart only: those that run count, if they are to stay.
+            check_access(
+                config.server, authenticated=bool(old.authenticators and config.authenticators)
+            )
             _check_keys(old.server, config.server)
             # The number of workers, which decides where engines run, does not change.
             server = msgspec.structs.replace(config.server, workers=old.server.workers)
@@ -99,7 +102,7 @@ class Reloader:
             for plan in selection.models:
                 slot = self._slot_of(plan, config)
                 current = slots.slots.get(plan.name)
-                if current is None or current.made_of != slot.made_of:
+                if current is None or current.engine_identity != slot.engine_identity:
                     made.append(slot)
                     await self._load_new(slot)
             names = {slot.name for slot in made}

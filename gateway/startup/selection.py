@@ -130,9 +130,9 @@ def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApi
     names = config.server.apis
     if names is None:
         installed = plugins.names("api")
-        needed = (each for name in config.tools for each in plugins.needs("tool", name))
+        required = (each for name in config.tools for each in plugins.needs("tool", name))
         wanted = dict.fromkeys(
-            (*STANDARD_APIS, *config.tools, *needed, *config.resources, *config.apis)
+            (*STANDARD_APIS, *config.tools, *required, *config.resources, *config.apis)
         )
         names = [name for name in wanted if name in installed]
     resolved: list[tuple[Offer[OpenApiPlugin], Struct]] = []
@@ -177,6 +177,6 @@ def resolve_resources(
     return resolved
 
 
-def needed(offer: Offer[Any], resources: Mapping[str, Any]) -> dict[str, Any]:
+def needed_resources(offer: Offer[Any], resources: Mapping[str, Any]) -> dict[str, Any]:
     """The subset of the open `resources` that the tool or API of `offer` receives."""
     return {name: resources[name] for name in offer.needs}

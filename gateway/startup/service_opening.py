@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 
 from gateway.config import Config, ServerConfig
@@ -25,11 +25,11 @@ from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.runtime.stored_keys import WatchedStoredKeys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
-from gateway.startup.model_serving import EngineUse, check_routes, open_models
+from gateway.startup.model_serving import EngineUse, Opening, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import GivenServices
 from gateway.startup.reloading import Reloader
-from gateway.startup.selection import needed, select
+from gateway.startup.selection import needed_resources, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
 from gateway.tools.approvals import Approvals
 
@@ -41,10 +41,13 @@ async def open_services(
     plugins: PluginSet,
     stack: AsyncExitStack,
     starter: EngineStarter | None = None,
+    *,
+    opening: Opening = nullcontext,
 ) -> Services:
     """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`.
 
     `starter` starts the processes of engines; by default this process does, and they end with `stack`.
+    `opening` is entered while an engine is opened in this process.
     """
     check_access(config.server, authenticated=bool(config.authenticators))
     selection = select(config, plugins)
@@ -84,7 +87,12 @@ async def open_services(
             HostSettings(log_level=server.log_level, log_format=server.log_format)
         )
         stack.push_async_callback(starter.close)
-    use = EngineUse(starter=starter, plugins=config.plugins, shared=config.server.workers > 1)
+    use = EngineUse(
+        starter=starter,
+        plugins=config.plugins,
+        shared=config.server.workers > 1,
+        opening=opening,
+    )
     slots = await open_models(config, selection, metrics, lambda: authenticator.several, use, stack)
 
     async def _recreate_run(record: StoredResponse) -> ResponseRun:
@@ -103,7 +111,9 @@ async def open_services(
     apis = [
         NamedApi(
             offer.name,
-            await stack.enter_async_context(offer.make(api_config, **needed(offer, resources))),
+            await stack.enter_async_context(
+                offer.make(api_config, **needed_resources(offer, resources))
+            ),
         )
         for offer, api_config in selection.apis
     ]

@@ -14,7 +14,7 @@ from gateway.hookspecs import Offer, OpenTool
 from gateway.plugin_checks import tool_server_mistake
 from gateway.protocols import ToolServer
 from gateway.runtime.owned import Owned
-from gateway.startup.selection import needed
+from gateway.startup.selection import needed_resources
 from gateway.tools.available import AvailableTools, BoundTool, offered_to
 
 
@@ -43,7 +43,7 @@ class OpenTools:
             raise ConfigurationError(
                 f"The tool '{offer.name}' needs the resource '{missing[0]}', which is opened when the server starts: restart it."
             )
-        owned = Owned(offer.make(config, **needed(offer, self._resources)))
+        owned = Owned(offer.make(config, **needed_resources(offer, self._resources)))
         server = await owned.open()
         if mistake := tool_server_mistake(server):
             await owned.close()

@@ -7,36 +7,30 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from gateway.protocols import CompletionPage, ResponseStore, StoredCompletion
+from gateway.testing.store_records import some_record, without_deadline
 from gateway.wire.chat import AnswerMessage, Choice, CompletionUsage, MessageToolCall
 from gateway.wire.chat_messages import CalledFunction
 from gateway.wire.common import encode
 from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
 
-_UNHURRIED = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-_which = st.integers(0, 7)
-"""Selects an existing record or, beyond them, one that never existed."""
 _owner = st.sampled_from(["ada", "bob", None])
 _metadata = st.dictionaries(st.sampled_from("ab"), st.sampled_from("12"), max_size=2)
 _model = st.sampled_from(["m", "n"])
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), _owner, _model, _metadata),
-        st.tuples(st.just("replace"), _which, _metadata),
-        st.tuples(st.just("update"), _which, _owner, _metadata),
-        st.tuples(st.just("delete"), _which, _owner),
+        st.tuples(st.just("replace"), some_record, _metadata),
+        st.tuples(st.just("update"), some_record, _owner, _metadata),
+        st.tuples(st.just("delete"), some_record, _owner),
         st.tuples(
             st.just("list"),
             _owner,
-            st.none() | _which,
+            st.none() | some_record,
             st.integers(1, 3),
             st.sampled_from(["asc", "desc"]),
             st.none() | _model,
@@ -182,7 +176,7 @@ class CompletionContract:
                 break
         assert sorted(seen) == sorted(each.id for each in made)
 
-    @_UNHURRIED
+    @without_deadline
     @given(steps=_steps)
     async def test_completions_are_as_a_dictionary_would_have_them(
         self, store: ResponseStore, steps: list[Any]

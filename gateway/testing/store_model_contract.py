@@ -6,12 +6,12 @@ import uuid
 from contextlib import aclosing
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
-from gateway.testing.store_records import message, record
+from gateway.testing.store_records import message, record, some_record, without_deadline
 from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus
@@ -20,24 +20,17 @@ _OWNERS = (None, "ada", "bob")
 _STATUSES: tuple[ResponseStatus, ...] = (
     "queued", "in_progress", "completed", "incomplete", "failed", "cancelled",
 )  # fmt: skip
-_UNHURRIED = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 
-_which = st.integers(0, 7)
-"""Selects an existing record or, beyond them, one that never existed."""
 _owner = st.sampled_from(_OWNERS)
 _status = st.sampled_from(_STATUSES)
 _expected = st.sets(_status)
 _response_steps = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), _owner, _status, st.none() | _which),
-        st.tuples(st.just("advance"), _which, _status, _expected),
-        st.tuples(st.just("delete"), _which, _owner),
-        st.tuples(st.just("append"), _which, st.integers(0, 3), st.booleans()),
-        st.tuples(st.just("look"), _which, _owner),
+        st.tuples(st.just("put"), _owner, _status, st.none() | some_record),
+        st.tuples(st.just("advance"), some_record, _status, _expected),
+        st.tuples(st.just("delete"), some_record, _owner),
+        st.tuples(st.just("append"), some_record, st.integers(0, 3), st.booleans()),
+        st.tuples(st.just("look"), some_record, _owner),
     ),
     max_size=25,
 )
@@ -75,7 +68,7 @@ class _Modelled(Struct):
 class ModelContract:
     """Random sequences of operations."""
 
-    @_UNHURRIED
+    @without_deadline
     @given(steps=_response_steps)
     async def test_responses_are_as_a_dictionary_would_have_them(
         self, store: ResponseStore, steps: list[Any]
@@ -100,7 +93,7 @@ class ModelContract:
         for which in range(len(known)):
             await _look(store, known, which, known[which].record.owner)
 
-    @_UNHURRIED
+    @without_deadline
     @given(steps=_conversation_steps)
     async def test_conversations_are_as_a_dictionary_would_have_them(
         self, store: ResponseStore, steps: list[Any]

@@ -6,10 +6,22 @@ import uuid
 from collections.abc import Sequence
 from typing import Literal
 
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
 from gateway.protocols import StoredResponse
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.items import FunctionCall, Item, Message
 from gateway.wire.response import Response, ResponseStatus
+
+without_deadline = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+"""Settings for tests of random operations: stores may be slow."""
+some_record = st.integers(0, 7)
+"""Selects an existing record or, beyond them, one that never existed."""
 
 
 def message(role: Literal["user", "assistant"], text: str, *, item_id: str = "") -> Message:

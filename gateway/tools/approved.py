@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from gateway.errors import InvalidRequest, ParamPath
-from gateway.wire import item_lists, items
+from gateway.wire import items
 
 
 class ApprovedCall(Struct, frozen=True):
@@ -32,8 +32,6 @@ def approved_calls(
     called with each approval request and the parameter that approves it; it raises if this server did not create the
     request.
     """
-    if not item_lists.has_any(own, (items.McpApprovalResponse,)):
-        return []
     answers = {
         index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)
     }

@@ -12,7 +12,7 @@ from gateway.errors import ParamPath, Unsupported
 from gateway.protocols import ToolDefinition
 from gateway.protocols.output_constraints import custom_schema
 from gateway.tools.roles import CallRole, ClientTool
-from gateway.wire import item_lists, items
+from gateway.wire import items
 from gateway.wire import tools as wire
 
 ClientFunction: TypeAlias = wire.FunctionTool | wire.CustomTool | wire.NamespaceTool
@@ -69,8 +69,6 @@ def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, Clie
     They must be the client's functions or free-text tools, optionally in namespaces. Other types must be in `tools`.
     """
     item_tools: list[tuple[ParamPath, ClientFunction]] = []
-    if not item_lists.has_any(context, BRINGS_TOOLS):
-        return item_tools
     for index, item in enumerate(context):
         if not isinstance(item, BRINGS_TOOLS):
             continue

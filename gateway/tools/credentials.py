@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from gateway.tools.client_functions import BRINGS_TOOLS
-from gateway.wire import item_lists, items
+from gateway.wire import items
 from gateway.wire import tools as wire
 
 
@@ -19,8 +19,6 @@ def without_credentials(tools: Sequence[wire.Tool]) -> list[wire.Tool]:
 
 def items_without_credentials(own: Sequence[items.Item]) -> list[items.Item]:
     """Copy items that contain tools, without MCP credentials."""
-    if not item_lists.has_any(own, BRINGS_TOOLS):
-        return list(own)
     return [
         msgspec.structs.replace(item, tools=without_credentials(item.tools))
         if isinstance(item, BRINGS_TOOLS)

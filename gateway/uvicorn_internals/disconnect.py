@@ -24,25 +24,20 @@ def on_disconnect(receive: Receive, leave: Callable[[], None]) -> Callable[[], N
         or cycle.response_complete
     ):
         return None
-    event = cycle.message_event
-    cycle.message_event = _LeaveEvent(cycle, leave)  # type: ignore[assignment]  # has the same methods
+    watch = _LeaveEvent(cycle, leave)
+    cycle.message_event = watch  # type: ignore[assignment]  # has the same methods
     cycle.flow.resume_reading()  # as in `receive`: a connection that is not read does not tell that it is closed
-
-    def end() -> None:
-        cycle.message_event = event
-        if cycle.disconnected or cycle.response_complete:
-            event.set()
-
-    return end
+    return watch.end
 
 
 class _LeaveEvent(LightEvent):
     """Stands in for the event that uvicorn sets when there is something to receive."""
 
-    __slots__ = ("_cycle", "_leave")
+    __slots__ = ("_before", "_cycle", "_leave")
 
     def __init__(self, cycle: RequestResponseCycle, leave: Callable[[], None]) -> None:
         super().__init__()
+        self._before = cycle.message_event
         self._cycle = cycle
         self._leave: Callable[[], None] | None = leave
 
@@ -52,3 +47,11 @@ class _LeaveEvent(LightEvent):
         if leave is not None and self._cycle.disconnected:
             self._leave = None
             leave()
+
+    def end(self) -> None:
+        """Put the event back that this one stands in for."""
+        cycle, event = self._cycle, self._before
+        self._leave = None
+        cycle.message_event = event
+        if cycle.disconnected or cycle.response_complete:
+            event.set()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import Protocol
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,13 +21,18 @@ except ImportError:  # reported by the self-check
         """No answer is one of these."""
 
 
-class WriteObserver(Protocol):
-    """What a writer reports to, so that a silent stream can be kept open by comments."""
+class ChunkWriter(Protocol):
+    """Writes the parts of a body that has begun."""
 
+    by_asgi: bool
+    """Whether it leaves all parts to the caller, because the server is another one."""
     wrote: bool
-    """Whether anything was written since it was last set to False."""
-    send: Send | None
-    """Sends comments where the writer cannot write them."""
+    """Whether there was a part since this was last set to False."""
+
+    def write(self, body: bytes) -> bool:
+        """Write a part. Returns False if it wrote nothing: the caller must then send the part by ASGI's `send`, which waits until
+        the client has read enough."""
+        ...
 
 
 class SingleWrite:
@@ -94,56 +98,46 @@ def arrived_body(receive: Receive) -> bytes | None:
     return body
 
 
-def chunk_writer(send: Send, silence: WriteObserver | None = None) -> Callable[[bytes], bool]:
-    """Return a function that writes a part of a body that has begun.
-
-    The function returns False if it wrote nothing: the caller must then send the part by `send`, which waits until the client
-    has read enough. `silence` is told of what is written.
-    """
+def chunk_writer(send: Send) -> ChunkWriter:
+    """Return what writes the parts of a body that has begun, past `send`."""
     cycle = getattr(send, "__self__", None)
     if not isinstance(cycle, RequestResponseCycle) or not cycle.chunked_encoding:
-        return _caller_writer(send, silence)
-    return _ChunkWriter(cycle, silence or _Unobserved()).write
+        return _NoWriter()
+    return _CycleWriter(cycle)
 
 
-class _ChunkWriter:
-    """See `chunk_writer`. Not a closure, whose cells are scattered in memory."""
+class _CycleWriter:
+    """Writes as uvicorn does. Implements `ChunkWriter`."""
 
-    __slots__ = ("_cycle", "_flow", "_silence", "_transport")
+    __slots__ = ("_cycle", "_flow", "_transport", "wrote")
 
-    def __init__(self, cycle: RequestResponseCycle, silence: WriteObserver) -> None:
+    by_asgi = False
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._flow, self._transport = cycle.flow, cycle.transport
-        self._silence = silence
+        self.wrote = False
 
     def write(self, body: bytes) -> bool:
         if self._flow.write_paused or self._cycle.disconnected or not body:
             return False
-        self._silence.wrote = True
+        self.wrote = True
         self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
         return True
 
 
-class _Unobserved:
-    """Stands for an observer where there is none."""
+class _NoWriter:
+    """Leaves all parts to the caller. Implements `ChunkWriter`."""
 
-    __slots__ = ("send", "wrote")
+    __slots__ = ("wrote",)
 
-    send: Send | None
-    wrote: bool
+    by_asgi = True
 
+    def __init__(self) -> None:
+        self.wrote = False
 
-def _caller_writer(send: Send, silence: WriteObserver | None) -> Callable[[bytes], bool]:
-    """A writer that leaves all parts to the caller, and comments to `silence`."""
-    if silence is not None:
-        silence.send = send
-
-    def write(body: bytes) -> bool:
-        if silence is not None and body:
-            silence.wrote = True  # the caller sends it
+    def write(self, body: bytes) -> bool:
         return False
-
-    return write
 
 
 def unchunked(send: Send) -> Send:

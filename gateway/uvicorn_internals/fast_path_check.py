@@ -49,7 +49,7 @@ async def _fast_stream(scope: Scope, receive: Receive, send: Send, exchange: Exc
         await send(HEAD)
         await send(body_part(first))
         require(not exchange.connection.writes, "the head of an answer cannot be held")
-    write = chunk_writer(send)
+    write = chunk_writer(send).write
     exchange.protocol.pause_writing()
     require(not write(first), "a chunk is written although the client does not read")
     exchange.protocol.resume_writing()
@@ -62,7 +62,7 @@ async def _stream_of_lost_client(
     scope: Scope, receive: Receive, send: Send, exchange: Exchange
 ) -> None:
     await send(HEAD)
-    write = chunk_writer(send)
+    write = chunk_writer(send).write
     exchange.end()
     require(not write(PARTS[0]), "a chunk is written although the client has gone")
 

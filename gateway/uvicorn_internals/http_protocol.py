@@ -101,7 +101,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._last_words is not None:
             return
         self._ended = self._content = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            problem = "Invalid HTTP request received."
+            self.logger.warning(problem)
+            self.send_400_response(problem)
         if self.transport.is_closing() or self._last_words is not None:
             return
         if self._in_head and self._deadline is None:
@@ -111,6 +117,35 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._unread += len(data)
             if self._unread > MAX_HEAD:
                 self._refuse(*_TOO_LONG)
+
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn, but another protocol than WebSocket that a client offers changes nothing (RFC 9110, 7.8): uvicorn loses the
+        request's body, or reads it as the next request."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                    return
+                head = self._head_without_upgrade()
+                self.parser = httptools.HttpRequestParser(RestOfRequest(self))
+                # As uvicorn: what follows a last request is no error.
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                # The parser has passed over the body: it is still to come.
+                self.cycle.more_body = True
+                self._in_head = self._ended = False
+                data = head + data[upgrade.args[0] :]
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        """As much of the request's head as tells where its body ends, and whether another request may follow."""
+        lines = [b"POST / HTTP/" + self.parser.get_http_version().encode()]
+        lines += [b": ".join(each) for each in self.headers if each[0] in _FRAMING]
+        if not self.parser.should_keep_alive():
+            lines.append(b"connection: close")
+        return b"\r\n".join((*lines, b"", b""))
 
     def handle_websocket_upgrade(self) -> None:
         self._ended = True  # what follows is no head
@@ -204,8 +239,11 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._end(words)
 
     def _end(self, words: bytes) -> None:
-        self.transport.write(words)
-        self.transport.close()
+        if (
+            not self.transport.is_closing()
+        ):  # by an answer that ends the connection, or by the client
+            self.transport.write(words)
+            self.transport.close()
 
     def _is_answering(self) -> bool:
         return self._active is not None and not self._active.response_complete
@@ -235,6 +273,34 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         raise RefusedRequest
 
 
+class RestOfRequest:
+    """What a second parser calls, whose first head is that of a request which `protocol` has had already."""
+
+    def __init__(self, protocol: LimitedHttpProtocol) -> None:
+        self._protocol = protocol
+        self._past_head = False
+        self.on_body = protocol.on_body
+        self.on_message_complete = protocol.on_message_complete
+
+    def on_message_begin(self) -> None:
+        if self._past_head:
+            self._protocol.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if self._past_head:
+            self._protocol.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._past_head:
+            self._protocol.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._past_head:
+            self._protocol.on_headers_complete()
+        self._past_head = True
+
+
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
 _TOO_LONG: Final = (
     431,
     f"The request's line and headers are longer than {MAX_HEAD} bytes. Send fewer or shorter headers.",

@@ -136,7 +136,10 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
     sent_metadata = given.pop("metadata", None)
     request = convert(given, ChatRequest)
     if sent_messages is None:
-        raise missing("messages", "Send a list of messages.")
+        hint = "Send a list of messages."
+        if "input" in given:
+            hint = "Here it is 'messages', not 'input', which /v1/responses takes."
+        raise missing("messages", hint)
     request.messages = decode_messages(sent_messages)
     if not request.messages:
         raise InvalidRequest(

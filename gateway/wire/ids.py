@@ -20,10 +20,7 @@ def new_id(prefix: str) -> str:
 
 def _refill() -> str:
     """Make random parts; returns one of them."""
-    digits = os.urandom(_BYTES * _AT_ONCE).hex()
-    size = 2 * _BYTES
-    parts = [digits[at : at + size] for at in range(0, len(digits), size)]
-    own = parts.pop()
+    own, *parts = os.urandom(_BYTES * _AT_ONCE).hex(" ", _BYTES).split(" ")
     _random.extend(parts)
     return own
 

@@ -196,7 +196,10 @@ def _require_input(request: ResponseRequest) -> None:
     if request.input is not None or request.prompt is not None:
         return
     if request.previous_response_id is None and request.conversation is None:
-        raise missing("input", "Send a string or a list of items.")
+        hint = "Send a string or a list of items."
+        if "messages" in request.unknown:
+            hint = "Here it is 'input', not 'messages', which /v1/chat/completions takes."
+        raise missing("input", hint)
 
 
 def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str]:

@@ -31,7 +31,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 COUNTS: dict[str, Callable[[Any], int]] = {
     "scripted": lambda engine: len(engine.running),
-    "llamacpp": lambda engine: SLOTS - engine.free_slots,
+    "llamacpp": lambda engine: SLOTS - engine._slots.free,
     "vllm": lambda engine: engine.running + engine.waiting,
 }
 pytestmark = pytest.mark.filterwarnings("default")  # an engine's start has warnings of its own
@@ -140,10 +140,10 @@ def test_the_engine_lets_go_within_a_second(
 def test_what_waits_for_a_slot_is_let_go_too(gateway: RunningGateway) -> None:
     engine: Any = gateway.services.models["m"].engine
     ids = [begin(gateway.base_url) for _ in range(SLOTS + 1)]
-    wait_until(lambda: engine.free_slots == 0, 20)
+    wait_until(lambda: engine._slots.free == 0, 20)
     for each in reversed(ids):
         httpx.post(f"{gateway.base_url}/responses/{each}/cancel", timeout=30)
-    wait_until(lambda: engine.free_slots == SLOTS, WITHIN)
+    wait_until(lambda: engine._slots.free == SLOTS, WITHIN)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 from openai import AsyncOpenAI, OpenAI
 
 
@@ -64,6 +65,24 @@ def test_items_are_added_listed_and_taken_out(client: OpenAI, http: httpx.Client
     assert one.id == ids[0]
     client.conversations.items.delete(ids[0], conversation_id=made.id)
     assert texts(client, made.id) == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("kind", ["additional_tools", "tool_search_output"])
+def test_credentials_in_items_are_not_kept(http: httpx.Client, kind: str) -> None:
+    mcp = {
+        "type": "mcp",
+        "server_label": "wiki",
+        "server_url": "https://user:SECRET@mcp.example/sse?key=SECRET",
+        "authorization": "SECRET",
+        "headers": {"x-key": "SECRET"},
+    }
+    sent = {"items": [{"type": kind, "tools": [mcp]}]}
+    made = http.post("/v1/conversations", json=sent).json()
+    added = http.post(f"/v1/conversations/{made['id']}/items", json=sent)
+    kept = http.get(f"/v1/conversations/{made['id']}/items")
+    assert "SECRET" not in added.text + kept.text
+    urls = [each["tools"][0]["server_url"] for each in kept.json()["data"]]
+    assert urls == ["https://mcp.example/sse"] * 2
 
 
 def test_metadata_changes_and_deletion_forgets(client: OpenAI, http: httpx.Client) -> None:

@@ -45,6 +45,7 @@ FLOORS = (
     ),
     ("forms", "process_pool", "reasoning_meter", "request_log", "uvicorn_internals"),
     (
+        "caches",
         "light_histograms",
         "request_stats",
         "shared_timers",

@@ -408,7 +408,7 @@ async def test_what_is_remembered_is_bounded_in_bytes(helper: Compiler) -> None:
 @pytest.mark.anyio
 async def test_a_compilation_nobody_waits_for_is_stopped(helper: Compiler) -> None:
     waiting = asyncio.create_task(helper("slow"))
-    while not helper.process_ids:  # noqa: ASYNC110  # a process has no event
+    while not helper._pool.process_ids:  # noqa: ASYNC110  # a process has no event
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)
     waiting.cancel()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 import socket
 import threading
 import time
@@ -54,6 +56,19 @@ def say(gateway: RunningGateway, said: bytes) -> bytes:
                     break
         except (ConnectionResetError, BrokenPipeError):
             pass
+    return answer
+
+
+def said_until_closed(gateway: RunningGateway, *said: bytes, seconds: float = 0) -> bytes:
+    """All that the server answers until it closes, to what is said with so many seconds between."""
+    parts = urlsplit(gateway.base_url)
+    answer = b""
+    with closing(socket.create_connection((parts.hostname, parts.port), timeout=LONG)) as sock:
+        for each in said:
+            sock.sendall(each)
+            time.sleep(seconds)
+        while part := sock.recv(1 << 20):
+            answer += part
     return answer
 
 
@@ -136,6 +151,44 @@ OVERLONG = {
 @pytest.mark.parametrize("case", OVERLONG)
 def test_what_comes_beside_a_body_is_bounded(gateway: RunningGateway, case: str) -> None:
     assert status_of(say(gateway, OVERLONG[case])) == 431
+
+
+H2C = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+LIST = GET + HOST + b"\r\n"
+ANOTHER_PROTOCOL = {
+    "a body": (POST + H2C + LENGTH + b"\r\n", BODY, b"200 200"),
+    "chunks": (POST + H2C + CHUNKED + b"\r\n", CHUNK + b"0\r\n\r\n", b"200 200"),
+    "no body": (GET + HOST + H2C + b"\r\n", b"", b"200 200"),
+    "a body like a request": (POST + H2C + b"content-length: %d\r\n\r\n" % len(LIST), LIST, b"400 200"),
+    "chunks in HTTP/1.0": (POST.replace(b"1.1", b"1.0") + H2C + CHUNKED + b"\r\n", CHUNK, b"400"),
+    "an end": (POST + H2C.replace(b"upgrade,", b"upgrade, close,") + LENGTH + b"\r\n", BODY, b"200"),
+    "twice": ((POST + H2C + LENGTH + b"\r\n" + BODY) * 2, b"", b"200 200 200"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANOTHER_PROTOCOL)
+@pytest.mark.parametrize("apart", [False, True])
+def test_another_protocol_that_is_offered_changes_no_request(
+    gateway: RunningGateway, case: str, apart: bool
+) -> None:
+    """Java's HTTP client offers HTTP/2 in every request. A body must not be lost, nor be read as the next request."""
+    head, body, statuses = ANOTHER_PROTOCOL[case]
+    last = GET + HOST + b"connection: close\r\n\r\n"
+    said = (head, body + last) if apart else (head + body + last,)
+    answer = said_until_closed(gateway, *said, seconds=0.1 * apart)
+    assert b" ".join(re.findall(rb"HTTP/1\.1 (\d+)", answer)) == statuses
+
+
+@pytest.mark.parametrize("what", [b"", b"connection: upgrade, close\r\nupgrade: h2c\r\n"])
+@pytest.mark.parametrize("more", [LIST, b"no request\r\n\r\n"])
+def test_what_follows_a_last_request_is_no_error_of_the_server(
+    gateway: RunningGateway, what: bytes, more: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    last = POST + (what or b"connection: close\r\n") + LENGTH + b"\r\n" + BODY
+    assert re.findall(rb"HTTP/1\.1 (\d+)", said_until_closed(gateway, last + more)) == [b"200"]
+    # What the first connection has left to do is done when a second one is answered.
+    assert status_of(say(gateway, GET + HOST + b"\r\n")) == 200
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_a_body_that_is_announced_too_large_is_refused_unread(gateway: RunningGateway) -> None:
@@ -339,6 +392,7 @@ class Pulse:
         self._thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_json_breaks_the_server_or_stops_it(
     client: httpx.Client, conversation: str, route: str
@@ -355,6 +409,7 @@ def test_no_json_breaks_the_server_or_stops_it(
     assert pulse.longest < 30, "it stood still"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", [route for route in ROUTES if route != "/v1/vector_stores"])
 def test_no_value_of_a_field_breaks_the_server(
     client: httpx.Client, conversation: str, route: str

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -123,3 +128,66 @@ def test_a_mistake_in_the_keys_file_shows_no_key(
         path.write_text(f'[[api_keys]]\nname = "ada"\nsha256 = "{secret}!"\n')
         wait_until(lambda: "stay as they were" in caplog.text)
     assert secret not in caplog.text
+
+
+def counted_runs(gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """The runs that are counted from now on, and whose they are."""
+    counted: list[tuple[Any, Any]] = []
+    usage = gateway.services.usage
+    count = usage.run_finished
+    monkeypatch.setattr(
+        usage, "run_finished", lambda run, by: (counted.append((run, by)), count(run, by))
+    )
+    return counted
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_while_its_response_is_stored_has_used_it(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """It has all of the text by then. The response is stored, and counts in metrics and usage."""
+    store: Any = gateway.services.store
+    put, begun, stored = store.put, threading.Event(), []
+
+    async def slow_put(record: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()  # until the client has left
+        await put(record)
+        stored.append(record.id)
+
+    ended = counted_runs(gateway, monkeypatch)
+    monkeypatch.setattr(store, "put", slow_put)
+    body = json.dumps({"model": "m", "input": "hello", "stream": stream}).encode()
+    parts = urlsplit(gateway.base_url)
+    with closing(socket.create_connection((parts.hostname, parts.port), timeout=60)) as client:
+        client.sendall(
+            b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer sk-leaver\r\n"
+            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        )
+        assert begun.wait(60)
+    wait_until(lambda: bool(ended))
+    [(run, principal)] = ended
+    assert (run.status, principal.name) == ("completed", "leaver")
+    assert run.usage.output_tokens > 0
+    assert stored == [run.response_id]
+
+
+def test_a_response_that_is_deleted_before_its_end_was_used(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = counted_runs(gateway, monkeypatch)
+    body = {"model": "m", "input": "without end", "stream": True, "background": True}
+    headers = {"authorization": "Bearer sk-leaver"}
+    url = f"{gateway.base_url}/responses"
+    with httpx.stream("POST", url, json=body, headers=headers, timeout=60) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data:") and '"delta"' in line:
+                break
+            if '"response.created"' in line and line.startswith("data:"):
+                response_id = json.loads(line[5:])["response"]["id"]
+    assert httpx.delete(f"{url}/{response_id}", headers=headers, timeout=60).status_code == 200
+    wait_until(lambda: bool(ended))
+    [(run, principal)] = ended
+    assert (run.status, run.response_id, principal.name) == ("cancelled", response_id, "leaver")
+    assert run.usage.output_tokens > 0

@@ -151,13 +151,14 @@ async def test_who_stores_large_things_loses_their_own(open_store: Open, kind: s
     added = [await greedy.add("greedy", 5000) for _ in range(200)]
 
     async def bounded() -> bool:
-        return len(await greedy.kept("greedy", added)) < 40
+        kept = await greedy.kept("greedy", added)
+        # Looked up one by one: what goes meanwhile leaves a gap.
+        return len(kept) < 40 and kept == added[-len(kept) :]
 
     await wait_until_async(bounded)
     for things, each in modest:
         assert await things.has("modest", each)
     kept = await greedy.kept("greedy", added)
-    assert kept == added[-len(kept) :]
     assert len(kept) > 5, "nobody loses more than has to go"
 
 

@@ -181,6 +181,28 @@ def test_a_private_address_is_not_connected_to() -> None:
         assert "not fetched" in refused.message
 
 
+async def serve_endless_events(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        for _ in range(1600):  # 100 MiB, a hundred times the limit
+            writer.write(bytes(65_536))
+            await writer.drain()
+    writer.close()
+
+
+def test_a_file_that_is_declared_as_an_event_stream_has_the_same_limit() -> None:
+    async def use(reader: FileReader) -> MediaRefused:
+        async with await asyncio.start_server(serve_endless_events, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(MediaRefused) as refused:
+                await reader.read(DocumentSource(url=f"http://127.0.0.1:{port}/a.txt"), "anna")
+            return refused.value
+
+    media = {"allow_hosts": ["*"], "allow_private": True, "fetch_seconds": 60.0}
+    assert run(use, media=media, max_bytes=1 << 20).code == "file_too_large"
+
+
 def test_a_file_of_another_owner_does_not_exist(tmp_path: Path) -> None:
     async def use(reader: FileReader) -> None:
         class Limits:

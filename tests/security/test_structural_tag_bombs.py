@@ -12,7 +12,8 @@ from gateway.constraints import Const, Constraint, FreeText, Repeat, Sequence, T
 from gateway.engines.small import is_small
 from gateway.engines.xgrammar import nodes
 from gateway.errors import InvalidRequest
-from gateway.loop.structural_tags import MAX_FORMATS, MAX_MARKER, structural_tag
+from gateway.loop.structural_tags import MAX_FORMATS, structural_tag
+from gateway.loop.tag_fields import MAX_MARKER
 
 TEXT: dict[str, Any] = {"type": "any_text"}
 

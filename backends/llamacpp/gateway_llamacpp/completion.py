@@ -15,6 +15,7 @@ from gateway.sdk import (
     TokensPrompt,
     Unsupported,
 )
+from gateway.sdk.engines import unknown_adapter
 from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.media_prompt import MediaPrompts
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -135,11 +136,7 @@ class CompletionBuilder:
         if name is None:
             return [{"id": index, "scale": 0.0} for index in range(len(names))]
         if name not in names:
-            raise InvalidRequest(
-                f"There is no adapter '{name}'; known: {', '.join(names) or 'none'}.",
-                param="model",
-                code="model_not_found",
-            )
+            raise unknown_adapter(name, names)
         return [{"id": names.index(name), "scale": 1.0}]
 
     def _check_prompt(self, prompt: list[int], length: int) -> None:

@@ -6,8 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from gateway.sdk.configuration import Positive
+
 CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -33,7 +33,7 @@ def diagnose(path: Path, projector: Path | None = None) -> str:
         return _UNKNOWN
     if done.returncode == 0:
         return (
-            "It loads with a small context, so the memory may not suffice: lower n_ctx or n_parallel, or choose a smaller "
+            "It loads with a small context, so the memory may not suffice: lower max_model_len, n_ctx or n_parallel, or choose a smaller "
             "quantization."
         )
     log = done.stdout[-100_000:].decode("utf-8", "replace")

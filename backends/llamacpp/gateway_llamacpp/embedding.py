@@ -24,8 +24,6 @@ from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 from gateway_llamacpp.worker import NativeServer, translated
 
-_CAPABILITIES: frozenset[Capability] = frozenset({"embeddings"})
-
 
 class _Vector(msgspec.Struct):
     embedding: str
@@ -43,6 +41,8 @@ class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
     """llama.cpp in process, for embeddings. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without
     generation."""
 
+    capabilities: frozenset[Capability] = frozenset({"embeddings"})
+
     def __init__(
         self,
         server: NativeServer,
@@ -55,16 +55,8 @@ class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
         clean_up: Callable[[], None],
     ) -> None:
         super().__init__(server, config, info=info, tokenizer=tokenizer, clean_up=clean_up)
-        self._embedding = embedding
+        self.embedding = embedding
         self._vocabulary = vocabulary
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES
-
-    @property
-    def embedding(self) -> EmbeddingInfo:
-        return self._embedding
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
         """Return all vectors. Each input waits for a slot, by priority (lowest first), then in order of arrival."""
@@ -85,7 +77,7 @@ class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
             request,
             index,
             vocabulary=len(self._vocabulary),
-            max_tokens=self._embedding.max_input_tokens,
+            max_tokens=self.embedding.max_input_tokens,
         )
 
 

@@ -54,14 +54,14 @@ class LlamaCppEngine:
         clean_up: Callable[[], None],
     ) -> None:
         self._server: NativeServer | None = server
-        self._info = info
+        self.info = info
         self._vocabulary = vocabulary
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._builder = builder
         self._grammars = grammars
         self._clean_up = clean_up
         adapters: frozenset[Capability] = frozenset({"adapters"} if info.adapters else ())
-        self._capabilities = _CAPABILITIES | media | adapters
+        self.capabilities = _CAPABILITIES | media | adapters
         self._slots = Slots(n_parallel)
         self._owned = OwnedSlots(n_parallel, shared_memory=shared_memory)
         self._running: set[RunningRequest] = set()
@@ -71,26 +71,9 @@ class LlamaCppEngine:
         self.mailbox = Mailbox(asyncio.get_running_loop(), self._stream_ended)
 
     @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._capabilities
-
-    @property
-    def tokenizer(self) -> LlamaCppTokenizer:
-        return self._tokenizer
-
-    @property
     def last_priority(self) -> int:
         """See `PrioritizingEngine`."""
         return 2**31 - 1
-
-    @property
-    def free_slots(self) -> int:
-        """Number of free slots."""
-        return self._slots.free
 
     async def health(self) -> None:
         """Raise `EngineUnavailable` once the engine is closed."""
@@ -145,7 +128,7 @@ class LlamaCppEngine:
         for stream in self._running:
             stream.abandon(_shutting_down())
         await self._all_ended.wait()
-        self._tokenizer.close()
+        self.tokenizer.close()
         # Drop the last reference in a thread, because the destructor waits for llama.cpp's loop.
         holder = [server]
         del server

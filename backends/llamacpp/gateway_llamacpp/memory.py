@@ -85,7 +85,7 @@ def check_room(path: Path, weights: int, context: float, n_ctx: int, slots: int)
     raise ConfigurationError(
         f"{path} needs about {human_size(int(weights + context))} of memory ({human_size(weights)} of weights, "
         f"{human_size(int(context))} for the context of {slots} requests of {n_ctx} tokens), and this machine has "
-        f"{human_size(total)}: lower n_ctx or n_parallel, or choose a smaller quantization or model."
+        f"{human_size(total)}: lower max_model_len, n_ctx or n_parallel, or choose a smaller quantization or model."
     )
 
 

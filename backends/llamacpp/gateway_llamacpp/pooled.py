@@ -32,8 +32,8 @@ class PooledEngine:
         clean_up: Callable[[], None],
     ) -> None:
         self._server: NativeServer | None = server
-        self._info = info
-        self._tokenizer = tokenizer
+        self.info = info
+        self.tokenizer = tokenizer
         self._clean_up = clean_up
         self._n_parallel = config.n_parallel
         self._slots = Slots(config.n_parallel)
@@ -41,22 +41,9 @@ class PooledEngine:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    @property
-    def tokenizer(self) -> LlamaCppTokenizer:
-        return self._tokenizer
-
-    @property
     def last_priority(self) -> int:
         """See `PrioritizingEngine`."""
         return 2**31 - 1
-
-    @property
-    def free_slots(self) -> int:
-        """Number of free slots."""
-        return self._slots.free
 
     async def health(self) -> None:
         """Raise `EngineUnavailable` once the engine is closed."""
@@ -69,7 +56,7 @@ class PooledEngine:
             return
         self._slots.close(_shutting_down())
         await asyncio.to_thread(self._threads.shutdown)
-        self._tokenizer.close()
+        self.tokenizer.close()
         # Drop the last reference in a thread, because the destructor waits for llama.cpp's loop.
         holder = [server]
         del server

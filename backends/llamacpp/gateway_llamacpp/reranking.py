@@ -20,7 +20,6 @@ from gateway_llamacpp.chunks import ErrorReply
 from gateway_llamacpp.pooled import PooledEngine
 from gateway_llamacpp.worker import NativeServer, translated
 
-_CAPABILITIES: frozenset[Capability] = frozenset({"rerank"})
 _TOO_LONG = "too large to process"
 """How llama.cpp calls a text that does not fit into one computation. It reports this as an error of the server."""
 
@@ -48,13 +47,11 @@ class LlamaCppReranker(ScoringOnly, PooledEngine):
     llama.cpp combines the texts of a pair by the template `rerank` of the model's file, or by its special tokens.
     """
 
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return _CAPABILITIES
+    capabilities: frozenset[Capability] = frozenset({"rerank"})
 
     @property
     def scoring(self) -> ScoringInfo:
-        return ScoringInfo(max_input_tokens=self._info.max_model_len)
+        return ScoringInfo(max_input_tokens=self.info.max_model_len)
 
     async def score(self, request: ScoreRequest) -> ScoreResult:
         """Return all scores; see `ScoringEngine.score`."""
@@ -78,8 +75,8 @@ class LlamaCppReranker(ScoringOnly, PooledEngine):
         query, document = pair
         try:
             if query not in lengths:
-                lengths[query] = len(self._tokenizer.encode(query))
-            self._check_length(lengths[query] + len(self._tokenizer.encode(document)))
+                lengths[query] = len(self.tokenizer.encode(query))
+            self._check_length(lengths[query] + len(self.tokenizer.encode(document)))
             return score_pair(server, pair)
         except InvalidRequest as error:
             error.at = ("pairs", index)
@@ -93,7 +90,7 @@ class LlamaCppReranker(ScoringOnly, PooledEngine):
                 "The model has no token for this pair of texts, so there is nothing to score.",
                 code="invalid_value",
             )
-        most = self._info.max_model_len
+        most = self.info.max_model_len
         if most is not None and tokens > most:
             raise InvalidRequest(
                 f"The query and the document have {tokens} tokens together, and the model scores at most {most} at once. "

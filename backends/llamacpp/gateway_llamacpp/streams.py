@@ -104,8 +104,6 @@ class Mailbox:
         self._ended = ended
         self._marked: deque[RunningRequest] = deque()
         self._scheduled = False
-        self.wakes = 0
-        """Number of wake-ups of the loop."""
 
     def mark(self, stream: RunningRequest) -> None:
         """Notify the loop that `stream` has new outputs. Called in any thread."""
@@ -121,7 +119,6 @@ class Mailbox:
 
     def _drain(self) -> None:
         self._scheduled = False
-        self.wakes += 1
         while self._marked:
             stream = self._marked.popleft()
             stream.marked = False

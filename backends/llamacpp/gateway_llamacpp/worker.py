@@ -57,7 +57,6 @@ class Worker:
         self._before = 0
         self._until: int | None = None
         self._finished = False
-        self._begun = False
         self._failure: Exception | None = None
         self._head: EngineOutput | None = EngineOutput(prompt_tokens=completion.length)
         """Metadata of the first output."""

@@ -85,7 +85,7 @@ def _sampling(sampling: Sampling, config: OpenAIConfig) -> dict[str, Any]:
         value = getattr(sampling, name)
         if value is None or value in nothing:
             continue
-        _need(name, config)
+        _require_extension(name, config)
         fields[name] = {str(k): v for k, v in value.items()} if name == "logit_bias" else value
     if sampling.prompt_logprobs is not None:
         raise Unsupported(
@@ -113,14 +113,14 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
     """Sampling parameters that only self-hosted engines support."""
     fields: dict[str, Any] = {}
     if request.cache_salt is not None:
-        _need("cache_salt", config)
+        _require_extension("cache_salt", config)
     if request.prefix_salt is not None and "cache_salt" in config.extensions:
         fields["cache_salt"] = request.prefix_salt
     if request.priority:
-        _need("priority", config)
+        _require_extension("priority", config)
         fields["priority"] = request.priority
     if request.vllm_xargs:
-        _need("vllm_xargs", config)
+        _require_extension("vllm_xargs", config)
         fields["vllm_xargs"] = request.vllm_xargs
     if request.thinking_budget is not None:
         of_vllm = config.extends("thinking_token_budget")
@@ -138,8 +138,8 @@ def _engines(request: EngineRequest, config: OpenAIConfig) -> dict[str, Any]:
         case JsonObject():
             fields.update(format_fields(TextFormat(kind="json_object"), config))
         case _:
-            outputs = _structured(constraint)
-            _need("structured_outputs", config, ("text", "format"))
+            outputs = _structured_outputs(constraint)
+            _require_extension("structured_outputs", config, ("text", "format"))
             fields["structured_outputs"] = outputs
     return fields
 
@@ -156,7 +156,7 @@ def _beams(search: BeamSearch, config: OpenAIConfig) -> dict[str, Any]:
     return fields
 
 
-def _structured(constraint: Constraint) -> dict[str, Any]:
+def _structured_outputs(constraint: Constraint) -> dict[str, Any]:
     """`structured_outputs` as vLLM defines it, for constraints that are not text formats."""
     match constraint:
         case Regex(pattern):
@@ -172,7 +172,7 @@ def _structured(constraint: Constraint) -> dict[str, Any]:
             )
 
 
-def _need(name: str, config: OpenAIConfig, param: ParamPath = ()) -> None:
+def _require_extension(name: str, config: OpenAIConfig, param: ParamPath = ()) -> None:
     if not config.extends(name):
         raise Unsupported(
             f"The upstream of this model does not take {name}. Leave it out.", param=param or name

@@ -29,19 +29,19 @@ class _Function(Struct):
     arguments: str | dict[str, Any] | None = None
 
 
-class _Custom(Struct):
+class _Custom(Struct, gc=False):
     name: str | None = None
     input: str | None = None
 
 
-class _CallPart(Struct):
+class _CallPart(Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
     custom: _Custom | None = None
 
 
-class _Delta(Struct):
+class _Delta(Struct, gc=False):
     content: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
@@ -49,11 +49,11 @@ class _Delta(Struct):
     tool_calls: list[_CallPart] | None = None
 
 
-class _Logprobs(Struct):
+class _Logprobs(Struct, gc=False):
     content: list[UpstreamLogprob] | None = None
 
 
-class _Choice(Struct):
+class _Choice(Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
     finish_reason: str | None = None
@@ -61,22 +61,22 @@ class _Choice(Struct):
     logprobs: _Logprobs | None = None
 
 
-class _PromptDetails(Struct):
+class _PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _OutputDetails(Struct):
+class _OutputDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _Usage(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 
 
-class _Chunk(Struct):
+class _Chunk(Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: UpstreamError | str | None = None
@@ -94,30 +94,24 @@ class ChatBuilder(DeltaBuilder):
         super().__init__(request, translator)
         self._reasoning_fields = reasoning_fields
         self._last_key: object = None
-        self._keys = 0
 
     def read(self, choice: _Choice) -> None:
         """Read the choice of one chunk."""
-        delta = choice.delta
-        if delta is not None:
-            self._read_delta(delta, choice.logprobs)
+        if (delta := choice.delta) is not None:
+            reasoning = None
+            for name in self._reasoning_fields:
+                reasoning = reasoning or getattr(delta, name)
+            if reasoning:
+                self.blocks.write(ReasoningDelta(reasoning))
+            tokens = choice.logprobs.content if choice.logprobs is not None else None
+            if delta.content or (tokens and not reasoning):
+                self.text(delta.content or "", tokens)
+            if delta.refusal:
+                self.blocks.write(RefusalDelta(delta.refusal))
+            for part in delta.tool_calls or ():
+                self._read_call(part)
         if choice.finish_reason and not self.finished:
             self.end(_FINISH.get(choice.finish_reason, "stop"), choice.stop_reason)
-
-    def _read_delta(self, delta: _Delta, logprobs: _Logprobs | None) -> None:
-        reasoning = None
-        for name in self._reasoning_fields:
-            reasoning = reasoning or getattr(delta, name)
-        if reasoning:
-            self.blocks.write(ReasoningDelta(reasoning))
-        tokens = logprobs.content if logprobs is not None else None
-        if delta.content or (tokens and not reasoning):
-            self.text(delta.content or "", tokens)
-        if delta.refusal:
-            self.blocks.write(RefusalDelta(delta.refusal))
-        if delta.tool_calls:
-            for part in delta.tool_calls:
-                self._read_call(part)
 
     def _read_call(self, part: _CallPart) -> None:
         """Read a part of a call. Servers may omit the index, send the id once or repeatedly, or use index 0 for all
@@ -125,7 +119,7 @@ class ChatBuilder(DeltaBuilder):
         blocks = self.blocks
         key: object = part.index
         if key is None:
-            known = part.id is None or self._same(self._last_key, part.id)
+            known = part.id is None or self._continues(self._last_key, part.id)
             key = self._last_key if known and self._last_key is not None else ("new", part.id)
         call = blocks.call(key)
         if call is None or (part.id and call.call_id and part.id != call.call_id):
@@ -143,7 +137,7 @@ class ChatBuilder(DeltaBuilder):
             given = msgspec.json.encode(given).decode()
         blocks.arguments(call, given or "")
 
-    def _same(self, key: object, call_id: str) -> bool:
+    def _continues(self, key: object, call_id: str) -> bool:
         call = self.blocks.call(key)
         return call is not None and call.call_id in (None, call_id)
 

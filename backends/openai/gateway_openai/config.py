@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from gateway_remote.config import PoolConfig, Positive, Seconds
+from gateway.sdk.configuration import Positive, Seconds
+from gateway_remote.config import PoolConfig
 
 Api: TypeAlias = Literal["chat", "responses"]
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning"]

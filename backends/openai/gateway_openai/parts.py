@@ -102,7 +102,7 @@ def chat_output(
     as parts of a user message."""
     if isinstance(output, str):
         return output, []
-    output = _seen(output, config)
+    output = _without_unseen_images(output, config)
     check_parts(output, (*param, "output"), config)
     text: list[dict[str, Any]] = []
     shown: list[dict[str, Any]] = []
@@ -120,12 +120,12 @@ def response_output(
     """Output of a call in the Responses API."""
     if isinstance(output, str):
         return output
-    output = _seen(output, config)
+    output = _without_unseen_images(output, config)
     check_parts(output, (*param, "output"), config)
     return [_response_part(part) for part in output]
 
 
-def _seen(
+def _without_unseen_images(
     output: list[parts.ToolOutputContent], config: OpenAIConfig
 ) -> list[parts.ToolOutputContent]:
     """`output`, with a note for each image that the upstream does not see. Rejecting it would block every later request

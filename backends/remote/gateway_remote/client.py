@@ -40,7 +40,7 @@ class UndeliveredError(ReplicaFailure):
 class StreamedReply:
     """A streamed response. Must be closed with `close`."""
 
-    __slots__ = ("_connection", "_done", "_watch", "take", "waiting_since")
+    __slots__ = ("_connection", "_done", "_since", "_watch", "take")
 
     def __init__(
         self,
@@ -53,18 +53,21 @@ class StreamedReply:
         """Returns the data received since the last call; see `ReplicaConnection.take`."""
         self._watch = watch
         self._done: Callable[[ReplicaConnection], None] | None = done
-        self.waiting_since: float | None = None
+        self._since: float | None = None
+
+    @property
+    def waiting_since(self) -> float | None:
         """Time at which the current wait for data began; None if nothing waits."""
+        return self._since if self._connection.awaited else None
 
     def watch(self) -> None:
         """Start stall detection. It is off before the first token, when the request may be queued."""
         self._watch.add(self)
 
-    async def arrival(self) -> None:
-        """Wait until `take` returns something other than an empty result."""
-        self.waiting_since = self._watch.now
-        await self._connection.changed()
-        self.waiting_since = None
+    def arrival(self) -> asyncio.Future[None]:
+        """A future that completes when `take` returns something other than an empty result. It is awaited at once."""
+        self._since = self._watch.now
+        return self._connection.changed()
 
     def stall(self) -> None:
         """End the stream because it stalled; a waiting `read` raises."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.sdk.caches import LruCache
 from gateway.sdk.constraints import Constraint
 from gateway.sdk.engines import Compiler, compiled, decoded, encoded, is_small
 from gateway_remote.structure import (
@@ -29,8 +29,7 @@ class PreparedStructures:
         self._dialect = dialect
         self._settings = dict(settings)
         self._structures = structures_of(dialect, settings)
-        self._prepared: OrderedDict[bytes, tuple[dict[str, Any], int]] = OrderedDict()
-        self._size = 0
+        self._prepared = LruCache[bytes, dict[str, Any]](_REMEMBERED, max_size=_REMEMBERED_BYTES)
         self.compiler = Compiler(fields_of, seconds=seconds, preload=("gateway_remote.compiling",))
 
     async def prepare(self, constraint: Constraint, owner: str) -> None:
@@ -39,24 +38,16 @@ class PreparedStructures:
             return
         data = encoded(constraint)
         key = hashlib.sha256(data).digest()
-        if key in self._prepared:
-            self._prepared.move_to_end(key)
-            return
-        made = await self.compiler(data, self._dialect, self._settings, key=owner)
-        self._prepared[key] = made, len(data)
-        self._size += len(data)
-        while len(self._prepared) > 1 and (
-            len(self._prepared) > _REMEMBERED or self._size > _REMEMBERED_BYTES
-        ):
-            _, (_, old) = self._prepared.popitem(last=False)
-            self._size -= old
+        if self._prepared.get(key) is None:
+            made = await self.compiler(data, self._dialect, self._settings, key=owner)
+            self._prepared.put(key, made, len(data))
 
     def fields(self, constraint: Constraint) -> dict[str, Any]:
         """See `Structures`."""
         if not is_small(constraint):
             found = self._prepared.get(hashlib.sha256(encoded(constraint)).digest())
             if found is not None:
-                return found[0]
+                return found
         return self._structures.fields(constraint)
 
 

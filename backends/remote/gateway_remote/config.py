@@ -8,12 +8,11 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError
+from gateway.sdk.configuration import Positive, Seconds
 from gateway_remote.choose import Policy
 from gateway_remote.pool import PoolSettings
 
 DialectName: TypeAlias = Literal["vllm-generate", "vllm", "sglang", "trtllm", "llamacpp"]
-Positive: TypeAlias = Annotated[int, Meta(ge=1)]
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 
 
 class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,6 +127,6 @@ class RemoteConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     tokens_only: bool = False
     """For vLLM started with `--tokens-only`. The gateway then matches stop strings, and features that need a tokenizer
     on the server (enforced outputs, bad_words) are rejected."""
-    max_json_whitespace: Annotated[int, Meta(ge=1)] | None = None
+    max_json_whitespace: Positive | None = None
     """Longest run of white space in enforced JSON, in characters, where xgrammar enforces. Default: 64 on vLLM, as in
     process; unlimited elsewhere."""

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
-from gateway.sdk import ConfigurationError, EngineOutput, EngineRequest, MetricSample, ModelInfo
+from gateway.sdk import (
+    ConfigurationError,
+    EngineOutput,
+    EngineRequest,
+    MetricSample,
+    ModelInfo,
+    Unsupported,
+)
 from gateway.sdk.processes import running_task
-from gateway_remote.client import Meaning, ReplicaClient, headers_of, tls_context
+from gateway_remote.client import Meaning, ReplicaClient, StreamedReply, headers_of, tls_context
 from gateway_remote.config import PoolConfig
-from gateway_remote.dispatch import Dispatcher
+from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
 from gateway_remote.samples import describe, samples
@@ -76,13 +83,9 @@ class ReplicaEngine:
     """The parts of `gateway.protocols.Engine` that depend on the replicas alone."""
 
     def __init__(self, info: ModelInfo, pool: Pool, dispatcher: Dispatcher) -> None:
-        self._info = info
+        self.info = info
         self._pool = pool
         self._dispatcher = dispatcher
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
 
     def describe(self) -> list[dict[str, object]]:
         """One row of status for each replica, for `gateway models`."""
@@ -104,3 +107,19 @@ class ReplicaEngine:
     def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`; see `Dispatcher.generate`."""
         return self._dispatcher.generate(request)
+
+
+class NoGeneration:
+    """The `Language` of an engine that never generates. `refusal` makes the error of a request to generate."""
+
+    def __init__(self, refusal: Callable[[], Unsupported]) -> None:
+        self._refusal = refusal
+
+    async def prepare(self, request: EngineRequest) -> None:
+        raise self._refusal()
+
+    def call(self, request: EngineRequest) -> EncodedRequest:
+        raise self._refusal()
+
+    def read(self, call: EncodedRequest, reply: StreamedReply) -> ReplyStream:
+        raise self._refusal()

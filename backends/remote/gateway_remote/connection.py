@@ -98,6 +98,11 @@ class ReplicaConnection(asyncio.Protocol):
                 self._transport.resume_reading()
         return whole
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a reader waits for what has not come yet."""
+        return self._waiter is not None and not self._waiter.done()
+
     def changed(self) -> asyncio.Future[None]:
         """A future that completes when data or the end arrives. Only one reader may wait."""
         self._waiter = self._loop.create_future()

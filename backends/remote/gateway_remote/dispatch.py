@@ -64,8 +64,8 @@ class ReplyStream(Protocol):
         """Number of tokens so far."""
         ...
 
-    async def next(self) -> EngineOutput:
-        """Return the available output; waits if there is none.
+    def poll(self) -> EngineOutput | None:
+        """Return the available output, or None if there is none: `reply.arrival` then has to be awaited.
 
         Raises `ReplicaFailure` if the stream breaks, stalls or is malformed, and `GatewayError` for a late rejection.
         """
@@ -136,10 +136,12 @@ class Dispatcher:
         reply = stream.reply
         reply.watch()
         try:
-            following = stream.next
+            poll, arrival = stream.poll, reply.arrival
             while output.finish_reason is None:
                 yield output
-                output = await following()
+                while (following := poll()) is None:
+                    await arrival()
+                output = following
             outcome = "served"
             self._count(lease.replica, stream, output, call)
             yield output
@@ -248,7 +250,9 @@ class Dispatcher:
             begun: _StartedStream | None = None
             try:
                 stream = self._language.read(call, reply)
-                begun = _StartedStream(lease, stream, await stream.next())
+                while (output := stream.poll()) is None:
+                    await reply.arrival()
+                begun = _StartedStream(lease, stream, output)
             finally:
                 if begun is None:
                     reply.close()

@@ -40,29 +40,25 @@ class RemoteEngine(ReplicaEngine):
         language = TokenLanguage(dialect, tokenizer, pool, config.affinity_block, self._media)
         super().__init__(info, pool, Dispatcher(config, client, pool, language))
         self._dialect = dialect
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._adapters = AdapterLoading(client, pool, dialect.name)
 
     async def load_adapter(self, name: str, path: str) -> None:
         """Load an adapter on all servers. Servers that are discovered or started later do not have it."""
         await self._adapters.load(name, path)
-        self._serve_adapters((*self._info.adapters, name))
+        self._serve_adapters((*self.info.adapters, name))
 
     async def unload_adapter(self, name: str) -> None:
-        self._serve_adapters(tuple(each for each in self._info.adapters if each != name))
+        self._serve_adapters(tuple(each for each in self.info.adapters if each != name))
         await self._adapters.unload(name)
 
     def _serve_adapters(self, names: tuple[str, ...]) -> None:
-        self._info = msgspec.structs.replace(self._info, adapters=names)
+        self.info = msgspec.structs.replace(self.info, adapters=names)
         self._dialect.served = msgspec.structs.replace(self._dialect.served, adapters=names)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         return self._dialect.capabilities
-
-    @property
-    def tokenizer(self) -> JsonTokenizer:
-        return self._tokenizer
 
     async def check(self, request: EngineRequest) -> None:
         """Reject what `generate` would reject locally. The servers reject the rest."""
@@ -92,7 +88,7 @@ class TokenLanguage:
         media: LlamaServerMedia,
     ) -> None:
         self._dialect = dialect
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._pool = pool
         self._affinity_block = affinity_block
         self._media = media
@@ -137,7 +133,7 @@ class TokenLanguage:
 
     def read(self, call: EncodedRequest, reply: StreamedReply) -> RemoteGeneration[OutputBuilder]:
         builder = OutputBuilder(
-            self._tokenizer,
+            self.tokenizer,
             call.request.sampling,
             eos_is_last=self._dialect.eos_is_last,
             prompt_tokens=call.prompt_tokens,

@@ -51,6 +51,7 @@ class RemoteGeneration(Generic[BuilderT]):
         server."""
         self.reply = reply
         self.builder = builder
+        self._take = reply.take
         self._read = read
         self._splitter = EventSplitter()
         self._failure: Exception | None = None
@@ -64,22 +65,19 @@ class RemoteGeneration(Generic[BuilderT]):
     def count(self) -> int:
         return self.builder.count
 
-    async def next(self) -> EngineOutput:
-        """Return the available output; waits if there is none.
+    def poll(self) -> EngineOutput | None:
+        """Return the available output, or None if there is none: `reply.arrival` then has to be awaited.
 
         Raises `ReplicaFailure` if the stream breaks, stalls or is malformed, and `InvalidRequest` for a late rejection.
         """
         if self._failure is not None:
             raise self._failure
-        builder, reply, read = self.builder, self.reply, self._read
+        builder, read = self.builder, self._read
         while True:
             try:
-                piece = reply.take()
-                if piece is None:
-                    return self._ended()
+                piece = self._take()
                 if not piece:
-                    await reply.arrival()
-                    continue
+                    return None if piece is not None else self._ended()
                 for event in self._splitter.feed(piece):
                     if event == b"[DONE]":
                         builder.complete = True

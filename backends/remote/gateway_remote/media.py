@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EngineUnavailable, InvalidRequest, Media, PlacedMedia, Unsupported
+from gateway.sdk.caches import LruCache
 from gateway.sdk.engines import MediaText
 from gateway_remote.client import ReplicaClient
 from gateway_remote.failures import ReplicaFailure, read_error
@@ -47,7 +47,7 @@ class LlamaServerMedia:
             encode=tokenizer.encode,
             decode=lambda ids: b"".join(bytes_of[each] for each in ids).decode("utf-8", "replace"),
         )
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._counts = LruCache[str, int](_COUNTS)
 
     def check(self, ids: Sequence[int], media: Sequence[PlacedMedia]) -> None:
         """Raise `InvalidRequest` if the prompt's text would be read as other control tokens than it has."""
@@ -72,7 +72,7 @@ class LlamaServerMedia:
 
     def counted(self, media: Sequence[PlacedMedia]) -> int:
         """The same for what has been counted."""
-        return sum(self._counts.get(placed.media.sha256, 0) for placed in media)
+        return sum(self._counts.get(placed.media.sha256) or 0 for placed in media)
 
     async def _tokens(self, placed: PlacedMedia) -> int:
         media = placed.media
@@ -83,9 +83,7 @@ class LlamaServerMedia:
             except InvalidRequest as error:
                 error.at = placed.param
                 raise
-            self._counts[media.sha256] = known
-            if len(self._counts) > _COUNTS:
-                self._counts.popitem(last=False)
+            self._counts.put(media.sha256, known)
         return known
 
     async def _counted(self, parts: Sequence[dict[str, Any]]) -> int:

@@ -6,18 +6,16 @@ from typing import Any
 
 from gateway.sdk import (
     Capability,
-    EngineRequest,
-    InvalidRequest,
     ModelInfo,
     ScoreRequest,
     ScoreResult,
     ScoringInfo,
 )
-from gateway.sdk.engines import ScoringOnly, only_scores
-from gateway_remote.client import ReplicaClient, StreamedReply
+from gateway.sdk.engines import ScoringOnly, only_scores, unknown_adapter
+from gateway_remote.client import ReplicaClient
 from gateway_remote.config import RemoteConfig
-from gateway_remote.connecting import ReplicaEngine
-from gateway_remote.dispatch import Dispatcher, EncodedRequest, ReplyStream
+from gateway_remote.connecting import NoGeneration, ReplicaEngine
+from gateway_remote.dispatch import Dispatcher
 from gateway_remote.pool import Pool
 from gateway_remote.score_calls import ScoreCalls
 
@@ -36,35 +34,26 @@ class RemoteReranker(ScoringOnly, ReplicaEngine):
         pool: Pool,
     ) -> None:
         """`model` is the model's name on the servers; `truncates`: whether they truncate texts on request."""
-        super().__init__(info, pool, Dispatcher(config, client, pool, _Silence()))
+        super().__init__(info, pool, Dispatcher(config, client, pool, NoGeneration(only_scores)))
         self._model = model
-        self._scoring = ScoringInfo(max_input_tokens=info.max_model_len, truncates=truncates)
+        self.scoring = ScoringInfo(max_input_tokens=info.max_model_len, truncates=truncates)
         self._calls = ScoreCalls(self._dispatcher, "/rerank")
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"rerank", "adapters"} if self._info.adapters else {"rerank"})
+        return frozenset({"rerank", "adapters"} if self.info.adapters else {"rerank"})
 
     @property
     def tokenizer(self) -> None:
         """None: the servers combine and tokenize the texts of a pair."""
         return
 
-    @property
-    def scoring(self) -> ScoringInfo:
-        return self._scoring
-
     async def score(self, request: ScoreRequest) -> ScoreResult:
         """Return all scores; see `ScoringEngine.score`. Cancelling closes the connections, which aborts the calls on the
         servers."""
         adapter = request.adapter
-        if adapter is not None and adapter not in self._info.adapters:
-            known = ", ".join(self._info.adapters) or "none"
-            raise InvalidRequest(
-                f"There is no adapter '{adapter}'; known: {known}.",
-                param="model",
-                code="model_not_found",
-            )
+        if adapter is not None and adapter not in self.info.adapters:
+            raise unknown_adapter(adapter, self.info.adapters)
         fields: dict[str, Any] = {"model": adapter or self._model}
         if request.priority:
             fields["priority"] = request.priority
@@ -73,16 +62,3 @@ class RemoteReranker(ScoringOnly, ReplicaEngine):
         if request.max_tokens_per_document is not None:
             fields["max_tokens_per_doc"] = request.max_tokens_per_document
         return await self._calls.score(request, fields)
-
-
-class _Silence:
-    """The `Language` of an engine that never generates."""
-
-    async def prepare(self, request: EngineRequest) -> None:
-        raise only_scores()
-
-    def call(self, request: EngineRequest) -> EncodedRequest:
-        raise only_scores()
-
-    def read(self, call: EncodedRequest, reply: StreamedReply) -> ReplyStream:
-        raise only_scores()

@@ -9,7 +9,8 @@ from typing import Protocol
 class StallableStream(Protocol):
     """A stream that may stall."""
 
-    waiting_since: float | None
+    @property
+    def waiting_since(self) -> float | None: ...
 
     def stall(self) -> None: ...
 

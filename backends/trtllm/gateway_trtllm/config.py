@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError, EngineContext
-from gateway.sdk.configuration import suggestion
+from gateway.sdk.configuration import Positive
+from gateway.sdk.engines import check_engine_arguments
 
 
 class TrtllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,11 +35,11 @@ class TrtllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     revision: str | None = None
     tokenizer: str | None = None
     tokenizer_mode: Literal["auto", "slow"] = "auto"
-    stream_interval: Annotated[int, Meta(ge=1)] | None = None
+    stream_interval: Positive | None = None
     """Steps between outputs. Larger values cost less and stream in larger pieces."""
     guided_decoding: Literal["xgrammar", "none"] = "xgrammar"
     """Backend that enforces constraints."""
-    max_json_whitespace: Annotated[int, Meta(ge=1)] | None = 64
+    max_json_whitespace: Positive | None = 64
     """Maximum run of white space in enforced JSON, in characters, at least 1; None: unlimited."""
     enable_lora: bool | None = None
     """None: on if `lora_modules` is not empty."""
@@ -95,7 +96,14 @@ def llm_arguments(
             f"The model '{context.name}' has no path, which the engine \"trtllm\" needs: "
             "a folder with a Hugging Face model, or a hub id."
         )
-    _check_free(config.args, known, context.name)
+    check_engine_arguments(
+        config.args,
+        f"models.{context.name}.trtllm",
+        library="TensorRT-LLM",
+        fields=TrtllmConfig.__struct_fields__,
+        reserved=_RESERVED,
+        known=known,
+    )
     if config.lora_modules and config.enable_lora is False:
         raise ConfigurationError(
             f"The model '{context.name}' has lora_modules, and enable_lora = false."
@@ -123,18 +131,3 @@ def _lora(config: TrtllmConfig) -> dict[str, Any]:
     if config.max_lora_rank is not None:
         made["max_lora_rank"] = config.max_lora_rank
     return made
-
-
-def _check_free(args: Mapping[str, Any], known: Collection[str] | None, model: str) -> None:
-    where = f"models.{model}.trtllm"
-    for name in args:
-        if name in _RESERVED:
-            raise ConfigurationError(
-                f"{where}.args.{name} cannot be set there; use {_RESERVED[name]} instead."
-            )
-        if name in TrtllmConfig.__struct_fields__:
-            raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
-        if known is not None and name not in known:
-            raise ConfigurationError(
-                f"{where}.args.{name}: TensorRT-LLM has no such argument; {suggestion(name, known)}"
-            )

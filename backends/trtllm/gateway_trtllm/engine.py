@@ -25,12 +25,11 @@ from gateway.sdk import (
     EngineRequest,
     GatewayError,
     InvalidRequest,
-    ModelInfo,
     PlacedMedia,
     TokensPrompt,
     Unsupported,
 )
-from gateway.sdk.engines import HfTokenizer
+from gateway.sdk.engines import HfTokenizer, prompt_tokens, unknown_adapter
 from gateway_trtllm.config import TrtllmConfig
 from gateway_trtllm.errors import failed, refused
 from gateway_trtllm.generation import TrtllmGeneration
@@ -56,29 +55,29 @@ class TrtllmEngine:
     ) -> None:
         self._llm = llm
         self._lifeline = lifeline
-        self._tokenizer = HfTokenizer(hf_tokenizer(llm, context))
-        self._info = model_info(llm, config, context)
-        self._ends = self._info.eos_token_ids
+        self.tokenizer = HfTokenizer(hf_tokenizer(llm, context))
+        self.info = model_info(llm, config, context)
+        self._ends = self.info.eos_token_ids
         self._length = max_length(llm, config, context)
         self._vocabulary = vocabulary_size(llm, len(hf_tokenizer(llm, context)))
         self._takes = frozenset(inspect.signature(llm.generate_async).parameters)
         """Parameters of this version's `generate_async`."""
         self._traces = bool(getattr(llm.args, "otlp_traces_endpoint", None))
         self._guide: ConstraintTranslator | None = None
-        self._capabilities = _EVERYWHERE
+        self.capabilities = _EVERYWHERE
         if config.guided_decoding != "none":
             # It imports xgrammar, which only constraints need.
             from gateway_trtllm.guided import ConstraintTranslator
 
             self._guide = ConstraintTranslator(
-                config, self._tokenizer, self._ends, compile_seconds=context.compile_seconds
+                config, self.tokenizer, self._ends, compile_seconds=context.compile_seconds
             )
-            self._capabilities |= self._guide.capabilities
+            self.capabilities |= self._guide.capabilities
         self._adapters = _adapters(config)
         if self._adapters:
-            self._capabilities |= {"adapters"}
-        self._multi_modal = MultiModal(llm, self._tokenizer)
-        self._capabilities |= self._multi_modal.capabilities
+            self.capabilities |= {"adapters"}
+        self._multi_modal = MultiModal(llm, self.tokenizer)
+        self.capabilities |= self._multi_modal.capabilities
         self._running: dict[str, Any] = {}
         self._begun: set[str] = set()
 
@@ -86,18 +85,6 @@ class TrtllmEngine:
     def last_priority(self) -> int | None:
         """See `PrioritizingEngine`."""
         return LAST_PRIORITY if "priority" in self._takes else None
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._capabilities
-
-    @property
-    def tokenizer(self) -> HfTokenizer:
-        return self._tokenizer
 
     @property
     def running(self) -> int:
@@ -122,7 +109,7 @@ class TrtllmEngine:
 
     async def _prepare(self, request: EngineRequest) -> None:
         if self._guide is not None:
-            await self._guide.prepare(request)
+            await self._guide.trials.prepare(request)
 
     def forget(self) -> None:
         """Drop the references to TensorRT-LLM, which is about to end."""
@@ -151,7 +138,7 @@ class TrtllmEngine:
         prompt, inputs = await self._input(request)
         await self._prepare(request)
         arguments = self._arguments(request, len(prompt))
-        generation = TrtllmGeneration(self._tokenizer, request.sampling, ends=self._ends)
+        generation = TrtllmGeneration(self.tokenizer, request.sampling, ends=self._ends)
         try:
             result = self._llm.generate_async(inputs, **arguments)
         except (
@@ -215,19 +202,8 @@ class TrtllmEngine:
         return EngineError(f"TensorRT-LLM failed on this request: {type(error).__name__}: {error}")
 
     def _prompt(self, request: EngineRequest) -> list[int]:
-        prompt = request.prompt
-        if not isinstance(prompt, TokensPrompt):
-            raise Unsupported("This engine takes prompts as tokens, not as messages.")
-        ids = list(prompt.token_ids)
-        if not ids:
-            raise InvalidRequest("The prompt is empty.", param="input")
+        ids = prompt_tokens(request, vocabulary=self._vocabulary)
         self._check_length(len(ids))
-        if min(ids) < 0 or max(ids) >= self._vocabulary:
-            wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
-            raise InvalidRequest(
-                f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
-                param="input",
-            )
         media = _media(request)
         self._multi_modal.check(ids, media)
         if media and request.sampling.prompt_logprobs is not None:
@@ -317,11 +293,7 @@ class TrtllmEngine:
             return None
         adapter = self._adapters.get(request.adapter)
         if adapter is None:
-            raise InvalidRequest(
-                f"There is no adapter '{request.adapter}'; known: {', '.join(self._adapters) or 'none'}.",
-                param="model",
-                code="model_not_found",
-            )
+            raise unknown_adapter(request.adapter, self._adapters)
         return adapter
 
 

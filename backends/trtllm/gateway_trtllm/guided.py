@@ -61,14 +61,6 @@ class ConstraintTranslator:
             if self._enforceable(Triggered("<a>", Sequence((Const("<a>"), FreeText("</a>"))))):
                 self.capabilities |= {"triggered"}
 
-    async def prepare(self, request: EngineRequest) -> None:
-        """Parse a constraint that may take long in a helper process, where parsing can be cancelled.
-
-        Raises `InvalidRequest` if it cannot be enforced.
-        """
-        if request.constraint is not None:
-            await self.trials.of(request.constraint, request.owner)
-
     def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> dict[str, Any] | None:
         """The arguments of `GuidedDecodingParams`; None if unconstrained. Adds the related arguments of
         `SamplingParams` to `arguments`.

@@ -46,7 +46,9 @@ class Lifeline:
             alive, reason = False, reason or f"{type(error).__name__}: {error}"
         if not alive:
             cause = self._cause()
-            self._died(str(cause) if cause else reason or "its executor has shut down; see the log")
+            self._record_death(
+                str(cause) if cause else reason or "its executor has shut down; see the log"
+            )
         self.require()
 
     def _unavailable(self) -> EngineUnavailable:
@@ -95,7 +97,7 @@ class Lifeline:
             except EngineUnavailable:
                 return
 
-    def _died(self, reason: str) -> None:
+    def _record_death(self, reason: str) -> None:
         if self._reason is not None or self._closing:
             return
         self._reason = reason.rstrip(".")

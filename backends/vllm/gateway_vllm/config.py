@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Collection
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from gateway.sdk import ConfigurationError, EngineContext
-from gateway.sdk.configuration import suggestion
+from gateway.sdk.configuration import Positive
+from gateway.sdk.engines import check_engine_arguments
 
 
 class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +41,7 @@ class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lora_modules: dict[str, str] = {}
     """Maps the name under which clients request an adapter to a folder or a hub id."""
     max_lora_rank: int | None = None
-    max_loras: Annotated[int, Meta(ge=1)] | None = None
+    max_loras: Positive | None = None
     """Maximum number of adapters in one batch; None: all of them. vLLM swaps adapters beyond that."""
     lora_loading: Literal["start", "first_use"] = "start"
     """When adapters are loaded: at start-up, where a failure stops the server, or at the first request."""
@@ -56,7 +57,7 @@ class VllmConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether requests may ask for shorter vectors with `dimensions`; None: as the model's configuration says."""
     structured_outputs: Literal["xgrammar", "guidance"] = "xgrammar"
     """Backend that enforces constraints, for the whole engine. vLLM's `auto` would let the first request choose."""
-    max_json_whitespace: Annotated[int, Meta(ge=1)] | None = 64
+    max_json_whitespace: Positive | None = 64
     """Maximum run of white space in enforced JSON, in characters, at least 1 (xgrammar only); None: unlimited. Without
     a limit, a model may emit white space until its token limit."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
@@ -117,7 +118,14 @@ def engine_arguments(
         for name, value in msgspec.structs.asdict(config).items()
         if name not in _OWN and value is not None
     }
-    _check_free(config.args, known, context.name)
+    check_engine_arguments(
+        config.args,
+        f"models.{context.name}.vllm",
+        library="vLLM",
+        fields=VllmConfig.__struct_fields__,
+        reserved=_RESERVED,
+        known=known,
+    )
     if config.lora_modules and config.enable_lora is False:
         raise ConfigurationError(
             f"The model '{context.name}' has lora_modules, and enable_lora = false."
@@ -158,18 +166,3 @@ def engine_arguments(
             )
         arguments["hf_overrides"] = {"is_matryoshka": config.matryoshka}
     return {**arguments, **config.args}
-
-
-def _check_free(args: Mapping[str, Any], known: Collection[str], model: str) -> None:
-    where = f"models.{model}.vllm"
-    for name in args:
-        if name in _RESERVED:
-            raise ConfigurationError(
-                f"{where}.args.{name} cannot be set there; use {_RESERVED[name]} instead."
-            )
-        if name in VllmConfig.__struct_fields__:
-            raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
-        if name not in known:
-            raise ConfigurationError(
-                f"{where}.args.{name}: vLLM has no such engine argument; {suggestion(name, known)}"
-            )

@@ -31,7 +31,7 @@ class VllmEmbedder(EmbeddingOnly, PooledEngine):
         super().__init__(host, config, context)
         self._vocabulary: int = max(model.get_vocab_size(), llm.get_tokenizer().max_token_id + 1)
         lengths = model.matryoshka_dimensions
-        self._embedding = EmbeddingInfo(
+        self.embedding = EmbeddingInfo(
             dimensions=model.embedding_size,
             shorter=tuple(lengths) if lengths else bool(model.is_matryoshka),
             max_input_tokens=model.max_model_len,
@@ -39,11 +39,7 @@ class VllmEmbedder(EmbeddingOnly, PooledEngine):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"embeddings", "adapters"} if self._info.adapters else {"embeddings"})
-
-    @property
-    def embedding(self) -> EmbeddingInfo:
-        return self._embedding
+        return frozenset({"embeddings", "adapters"} if self.info.adapters else {"embeddings"})
 
     async def embed(self, request: EmbeddingRequest) -> EmbeddingResult:
         """Return all vectors; see `EmbeddingEngine.embed`."""
@@ -53,7 +49,7 @@ class VllmEmbedder(EmbeddingOnly, PooledEngine):
                 request,
                 index,
                 vocabulary=self._vocabulary,
-                max_tokens=self._embedding.max_input_tokens,
+                max_tokens=self.embedding.max_input_tokens,
             )
             for index in range(len(request.inputs))
         ]

@@ -59,15 +59,6 @@ class Enforcer:
         # vLLM imports its validators on first use. Trigger that now, not while streams run.
         self._enforceable(JsonObject())
 
-    async def prepare(self, request: EngineRequest) -> None:
-        """Compile a constraint that may take long in a helper process, where compilation can be cancelled; in vLLM it
-        cannot.
-
-        Raises `InvalidRequest` if it cannot be enforced.
-        """
-        if request.constraint is not None:
-            await self.trials.of(request.constraint, request.owner)
-
     def constrain(self, arguments: dict[str, Any], request: EngineRequest) -> None:
         """Add the request's constraint to `arguments` of `SamplingParams`.
 

@@ -17,7 +17,6 @@ from vllm.sampling_params import (  # type: ignore[import-not-found,unused-ignor
 )
 
 from gateway.sdk import (
-    Capability,
     EngineContext,
     EngineError,
     EngineOutput,
@@ -25,11 +24,9 @@ from gateway.sdk import (
     FinishReason,
     InvalidRequest,
     MetricSample,
-    ModelInfo,
     TokensPrompt,
-    Unsupported,
 )
-from gateway.sdk.engines import HfTokenizer, TextAligner
+from gateway.sdk.engines import HfTokenizer, TextAligner, context_exceeded, prompt_tokens
 from gateway_vllm.config import VllmConfig
 from gateway_vllm.enforcer import Enforcer
 from gateway_vllm.host import FAILURES, Host
@@ -58,10 +55,10 @@ class VllmEngine:
         if config.metrics:
             name = llm.model_config.served_model_name
             self._measured_as = name[0] if isinstance(name, list) else name
-        self._tokenizer = HfTokenizer(llm.get_tokenizer())
-        self._info = model_info(llm, config, context)
+        self.tokenizer = HfTokenizer(llm.get_tokenizer())
+        self.info = model_info(llm, config, context)
         self._multi_modal = MultiModal(llm)
-        self._capabilities = capabilities(config, llm) | self._multi_modal.capabilities
+        self.capabilities = capabilities(config, llm) | self._multi_modal.capabilities
         self._vocabulary: int = max(
             llm.model_config.get_vocab_size(), llm.get_tokenizer().max_token_id + 1
         )
@@ -71,25 +68,13 @@ class VllmEngine:
         self._takes_priority = config.scheduling_policy == "priority"
         self._traces = llm.observability_config.otlp_traces_endpoint is not None
         self._enforcer = Enforcer(
-            llm, config, self._tokenizer, compile_seconds=context.compile_seconds
+            llm, config, self.tokenizer, compile_seconds=context.compile_seconds
         )
 
     @property
     def last_priority(self) -> int | None:
         """See `PrioritizingEngine`."""
         return 2**31 - 1 if self._takes_priority else None
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self._capabilities
-
-    @property
-    def tokenizer(self) -> HfTokenizer:
-        return self._tokenizer
 
     @property
     def running(self) -> int:
@@ -107,12 +92,12 @@ class VllmEngine:
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._host.add_adapter(name, path)
-        self._info = msgspec.structs.replace(self._info, adapters=self._host.adapters)
-        self._capabilities |= {"adapters"}
+        self.info = msgspec.structs.replace(self.info, adapters=self._host.adapters)
+        self.capabilities |= {"adapters"}
 
     async def unload_adapter(self, name: str) -> None:
         self._host.remove_adapter(name)
-        self._info = msgspec.structs.replace(self._info, adapters=self._host.adapters)
+        self.info = msgspec.structs.replace(self.info, adapters=self._host.adapters)
 
     async def end_helpers(self) -> None:
         """End the helper processes that compile constraints."""
@@ -131,7 +116,7 @@ class VllmEngine:
         """Raise what `generate` would raise for this request. Starts nothing."""
         self._host.require_life()
         length, _ = await self._input(request)
-        await self._enforcer.prepare(request)
+        await self._enforcer.trials.prepare(request)
         params = self._sampling(request, length)
         self._host.known_adapter(request.adapter)
         self._enforcer.verify(params, request)
@@ -141,12 +126,12 @@ class VllmEngine:
         self._host.require_life()
         sampling = request.sampling
         length, prompt = await self._input(request)
-        await self._enforcer.prepare(request)
+        await self._enforcer.trials.prepare(request)
         params = self._sampling(request, length)
-        piece = self._tokenizer.piece
+        piece = self.tokenizer.piece
         aligner = None
         if sampling.logprobs is not None:
-            hidden = self._tokenizer.special_ids if sampling.skip_special_tokens else frozenset()
+            hidden = self.tokenizer.special_ids if sampling.skip_special_tokens else frozenset()
             aligner = TextAligner(piece, hidden)
         adapter = await self._host.adapter(request.adapter)
         outputs = self._llm.generate(
@@ -217,12 +202,7 @@ class VllmEngine:
 
     def _check_length(self, length: int) -> None:
         if length >= self._length:
-            raise InvalidRequest(
-                f"The input has {length} tokens, and the model's context is {self._length} tokens for input and "
-                "output together. Shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
+            raise context_exceeded(length, self._length)
 
     def _leave_tokens_undecoded(self, request_id: str) -> None:
         """Stop vLLM from decoding every alternative, about 100 µs per token: their bytes are looked up here."""
@@ -233,19 +213,8 @@ class VllmEngine:
                 state.logprobs_processor.tokenizer = None
 
     def _prompt(self, request: EngineRequest) -> list[int]:
-        prompt = request.prompt
-        if not isinstance(prompt, TokensPrompt):
-            raise Unsupported("This engine takes prompts as tokens, not as messages.")
-        ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
-        if not ids:
-            raise InvalidRequest("The prompt is empty.", param="input")
+        ids = prompt_tokens(request, vocabulary=self._vocabulary)
         self._check_length(len(ids))
-        if min(ids) < 0 or max(ids) >= self._vocabulary:
-            wrong = next(token for token in ids if not 0 <= token < self._vocabulary)
-            raise InvalidRequest(
-                f"Token id {wrong} is outside the model's vocabulary of {self._vocabulary} tokens.",
-                param="input",
-            )
         return ids
 
     def _sampling(self, request: EngineRequest, prompt_length: int) -> Any:

@@ -24,6 +24,7 @@ from gateway.sdk import (
     InvalidRequest,
     RateLimited,
 )
+from gateway.sdk.engines import unknown_adapter
 from gateway_vllm.config import VllmConfig
 from gateway_vllm.error_log import ErrorLog
 
@@ -62,11 +63,7 @@ class Host:
             return None
         adapter = self._adapters.get(name)
         if adapter is None:
-            raise InvalidRequest(
-                f"There is no adapter '{name}'; known: {', '.join(self._adapters) or 'none'}.",
-                param="model",
-                code="model_not_found",
-            )
+            raise unknown_adapter(name, self._adapters)
         return adapter
 
     async def adapter(self, name: str | None) -> Any | None:

@@ -14,7 +14,6 @@ from gateway.sdk import (
     EngineContext,
     EngineError,
     InvalidRequest,
-    ModelInfo,
     ParamPath,
     ScoreRequest,
 )
@@ -36,8 +35,8 @@ class PooledEngine:
 
     def __init__(self, host: Host, config: VllmConfig, context: EngineContext) -> None:
         self._host = host
-        self._tokenizer = HfTokenizer(host.llm.get_tokenizer())
-        self._info = model_info(host.llm, config, context)
+        self.tokenizer = HfTokenizer(host.llm.get_tokenizer())
+        self.info = model_info(host.llm, config, context)
         self._takes_priority = config.scheduling_policy == "priority"
         self._traces = host.llm.observability_config.otlp_traces_endpoint is not None
 
@@ -45,14 +44,6 @@ class PooledEngine:
     def last_priority(self) -> int | None:
         """See `PrioritizingEngine`."""
         return 2**31 - 1 if self._takes_priority else None
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
-    @property
-    def tokenizer(self) -> HfTokenizer:
-        return self._tokenizer
 
     async def end_helpers(self) -> None:
         """Does nothing: there are no helper processes."""

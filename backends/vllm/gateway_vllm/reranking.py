@@ -55,7 +55,7 @@ class VllmReranker(ScoringOnly, PooledEngine):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({"rerank", "adapters"} if self._info.adapters else {"rerank"})
+        return frozenset({"rerank", "adapters"} if self.info.adapters else {"rerank"})
 
     @property
     def scoring(self) -> ScoringInfo:

@@ -44,6 +44,7 @@ class EventCollector:
         self, kind: type[TextDelta | ReasoningDelta], text: StringIO, frame: DeltaFrame
     ) -> None:
         """Until the next step, deltas of `kind` are more of `text`, and their events are those of `frame`."""
+        self.out = []  # the step's events are the caller's
         self._kind, self._text = kind, text
         self._head, self._middle, self._tail = frame
 

@@ -126,7 +126,7 @@ def _outcome(line: PendingLine, request_id: str, answer: InternalAnswer) -> Line
         id=new_id("batch_req_"), custom_id=line.custom_id, response=response, error=None
     )
     if answer.status == 200:
-        return LineOutcome(encode(result), COMPLETED, _used(body))
+        return LineOutcome(encode(result), COMPLETED, _usage_of(body))
     return LineOutcome(encode(result), FAILED)
 
 
@@ -145,7 +145,7 @@ def _code(answer: InternalAnswer) -> str | None:
     return None if error is None else error.code
 
 
-def _used(body: bytes) -> TokenCounts:
+def _usage_of(body: bytes) -> TokenCounts:
     try:
         usage = msgspec.json.decode(body, type=_Answer).usage
     except (msgspec.DecodeError, RecursionError):

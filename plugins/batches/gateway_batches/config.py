@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive
 
 
 class BatchesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,9 +23,9 @@ class BatchesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Maximum number of lines of a batch."""
     max_line_bytes: Annotated[int, Meta(ge=1024, le=268_435_456)] = 8_388_608
     """Maximum length of a line in bytes."""
-    max_output_bytes: Count = 1_073_741_824
+    max_output_bytes: Positive = 1_073_741_824
     """Maximum size of the results of a batch, in bytes. The batch fails where it has more."""
-    max_active: Count = 100
+    max_active: Positive = 100
     """Maximum number of batches of one API key that have not ended."""
     attempts: Annotated[int, Meta(ge=1, le=100)] = 3
     """How often a line is run that fails with an error of the server (500, 502, 504). A line that is rejected because of a limit or

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from gateway.sdk.configuration import Positive, Seconds
 from gateway.sdk.net import check_host_patterns
-
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 BUILT_IN: Final = ("searxng", "brave", "exa", "local")
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
@@ -89,7 +87,7 @@ class BrowserConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Hosts whose pages may be opened: `example.com`, `*.example.com`, `example.com:8443`, or `*` for every host."""
     allow_private: bool = False
     """Whether allowed hosts may have addresses of this machine and of private networks."""
-    max_page_bytes: Count = 2_097_152
+    max_page_bytes: Positive = 2_097_152
     """Maximum number of bytes of a page that are read; the rest is left out, with a note."""
     reading_time: Seconds = 10.0
     """Seconds in which a helper process must convert or search a page."""
@@ -97,7 +95,7 @@ class BrowserConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Memory limit of a helper process, in bytes."""
     reading_processes: Annotated[int, Meta(ge=1, le=64)] = 2
     """Maximum number of helper processes."""
-    max_pages: Count = 64
+    max_pages: Positive = 64
     """Maximum number of pages that a response keeps for scrolling, searching and following links, with at most
     16,000,000 characters together."""
     max_redirects: Annotated[int, Meta(ge=0)] = 5

@@ -71,7 +71,7 @@ class PageFetcher:
             raise PageFailure(f"the connection broke ({type(error).__name__})") from None
         most = config.max_page_bytes
         document = await self._reader.document(url, content[:most], kind, key)
-        return _noted(document, most) if len(content) > most else document
+        return _with_cut_note(document, most) if len(content) > most else document
 
     async def _follow(self, client: httpx2.AsyncClient, url: str) -> tuple[str, str, bytes]:
         """What `_read` returns, after redirects, whose bodies are not read."""
@@ -147,7 +147,7 @@ async def _check_request(request: httpx2.Request, domains: DomainFilter) -> None
     check_url(str(request.url), domains)
 
 
-def _noted(document: PageText, most: int) -> PageText:
+def _with_cut_note(document: PageText, most: int) -> PageText:
     note = f"(Only the first {most} bytes of this page were read.)"
     return PageText(
         url=document.url,

@@ -118,7 +118,12 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it: templates name arguments)
         """Call a function from a template. Results derived from text from outside are marked as from outside."""
-        if isinstance(__obj, Macro | LoopContext):
+        if type(__obj) is Macro:
+            # As Jinja does it, which first finds out that it is one.
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return __obj(__context.eval_ctx, *args, **kwargs)
+        if isinstance(__obj, LoopContext):
             return super().call(__context, __obj, *args, **kwargs)
         owner = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
         if type(owner) is str and args:

@@ -4,7 +4,6 @@ and memory."""
 from __future__ import annotations
 
 import pickle
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, RateLimited
+from gateway.sdk.caches import LruCache
 from gateway.sdk.engines import Origin
 from gateway.sdk.processes import (
     FunctionFailed,
@@ -56,19 +56,16 @@ class IsolatedTemplates:
             max_result=4 * self._limit + 1_048_576,
             preload=["gateway_chat_template.isolated_worker"],
         )
-        self._cache: OrderedDict[str, IsolatedTemplate] = OrderedDict()
+        self._cache = LruCache[str, IsolatedTemplate](_CACHED)
 
     async def inspect(self, source: str) -> IsolatedTemplate:
         """Compile and inspect the template, unless it is cached."""
-        if source in self._cache:
-            self._cache.move_to_end(source)
-            return self._cache[source]
+        if (known := self._cache.get(source)) is not None:
+            return known
         call = self._pool.run(isolated_worker.inspect, source, self._tokens, seconds=_SECONDS)
         variables, features = await self._result(call)
         found = IsolatedTemplate(source, frozenset(variables), msgspec.convert(features, Features))
-        self._cache[source] = found
-        while len(self._cache) > _CACHED:
-            self._cache.popitem(last=False)
+        self._cache.put(source, found)
         return found
 
     async def render(self, source: str, variables: Mapping[str, Any], today: str | None) -> str:

@@ -250,6 +250,7 @@ _ORIGINS: Mapping[type[str], Origin] = {
     AssistantText: AssistantText.origin,
 }
 """The origins of the types that have one."""
+_MARKED = frozenset((OutsideText, AssistantText, MixedOriginText))
 
 
 def _runs_of(string: str) -> Runs:
@@ -259,6 +260,8 @@ def _runs_of(string: str) -> Runs:
 def concat(strings: Iterable[str]) -> str:
     """The concatenated strings."""
     strings = list(strings)
+    if len(strings) == 1 and strings[0] and type(strings[0]) in _MARKED:
+        return strings[0]
     text = "".join(strings)
     runs: list[tuple[int, Origin]] = []
     size, last = 0, _TEMPLATE

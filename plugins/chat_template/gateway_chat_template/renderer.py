@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -48,7 +48,7 @@ from gateway_chat_template.media_marks import mark_of, without_marks
 from gateway_chat_template.messages import MEDIA, Message, messages_of
 from gateway_chat_template.placeholders import find_placeholders, placed_at_placeholders
 from gateway_chat_template.plain_messages import plain_messages
-from gateway_chat_template.tail import THINKING_MARKERS, tail_of
+from gateway_chat_template.tail import THINKING_MARKERS, TailFinder
 
 _END = "\u2060\u2063qz-here-the-final-message-ends\u2063\u2060"
 """Sentinel at the end of a message that is to be continued. Occurs in no text."""
@@ -99,7 +99,7 @@ class ChatTemplateRenderer:
         self._config = config
         self._trusted = context.trust_request_chat_template
         self._tokens = _special_tokens(info)
-        self._markers = (*map(tuple, config.thinking_markers), *THINKING_MARKERS)
+        self._tails = TailFinder((*map(tuple, config.thinking_markers), *THINKING_MARKERS))
         try:
             self._model_template = _prepare(info.chat_template, self._tokens)
         except SYNTAX_ERRORS as error:
@@ -162,11 +162,11 @@ class ChatTemplateRenderer:
     def _tokens_of(
         self, text: str, media: Sequence[MessageMedia], scope: str | None
     ) -> TokensPrompt:
-        encode = partial(self._encoder.encode, scope=scope)
+        encode = self._encoder.encode
         if not media:
-            return TokensPrompt(token_ids=encode(parts_of(text)))
+            return TokensPrompt(token_ids=encode(parts_of(text), scope=scope))
         if not self._uses_marks:
-            token_ids = encode(parts_of(text))
+            token_ids = encode(parts_of(text), scope=scope)
             return TokensPrompt(
                 token_ids=token_ids,
                 media=placed_at_placeholders(token_ids, media, self._placeholders),
@@ -175,7 +175,7 @@ class ChatTemplateRenderer:
         placed: list[PlacedMedia] = []
         missing = dict(enumerate(media))
         for stretch in without_marks(text):
-            token_ids += encode(stretch.parts)
+            token_ids += encode(stretch.parts, scope=scope)
             if stretch.index is not None and stretch.index < len(media):
                 placed.append(media[stretch.index].placed(len(token_ids)))
                 missing.pop(stretch.index, None)
@@ -191,7 +191,7 @@ class ChatTemplateRenderer:
         return "".join(stretch.text for stretch in without_marks(self._render(turn)[0]))
 
     def _tail(self, text: str, turn: Turn) -> Tail:
-        tail = tail_of(_without_trailing_user_text(text), self._markers)
+        tail = self._tails.tail_of(_without_trailing_user_text(text))
         return "text" if turn.continue_final_message and tail == "unknown" else tail
 
     def _render(self, turn: Turn) -> tuple[str, list[MessageMedia]]:

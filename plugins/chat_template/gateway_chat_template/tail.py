@@ -31,18 +31,25 @@ THINKING_MARKERS: tuple[tuple[str, str], ...] = (
 _WINDOW = 4096
 
 
-def tail_of(prompt: str, markers: Sequence[tuple[str, ...]] = THINKING_MARKERS) -> Tail:
-    """`reasoning` if the prompt ends with a start marker, `text` if it ends with an end marker.
+class TailFinder:
+    """Finds the tails of prompts by pairs of reasoning markers: start and end."""
 
-    Only white space may follow the marker. User text is never last, because the template's own markup follows it.
-    """
-    # The slice of a plain string has no marks of origins, which cost time to cut.
-    end = str.__getitem__(prompt, slice(-_WINDOW, None)).rstrip()
-    if not end.endswith(tuple(chain.from_iterable(markers))):
-        return "unknown"  # fast path for most models: one check for all families
-    for opening, closing in markers:
-        if end.endswith(opening):
-            return "reasoning"
-        if end.endswith(closing):
-            return "text"
-    return "unknown"
+    def __init__(self, markers: Sequence[tuple[str, ...]] = THINKING_MARKERS) -> None:
+        self._markers = markers
+        self._all = tuple(chain.from_iterable(markers))
+
+    def tail_of(self, prompt: str) -> Tail:
+        """`reasoning` if the prompt ends with a start marker, `text` if it ends with an end marker.
+
+        Only white space may follow the marker. User text is never last, because the template's own markup follows it.
+        """
+        # The slice of a plain string has no marks of origins, which cost time to cut.
+        end = str.__getitem__(prompt, slice(-_WINDOW, None)).rstrip()
+        if not end.endswith(self._all):
+            return "unknown"  # as of most models: one check for all families
+        for opening, closing in self._markers:
+            if end.endswith(opening):
+                return "reasoning"
+            if end.endswith(closing):
+                return "text"
+        return "unknown"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Minutes: TypeAlias = Annotated[int, Meta(ge=1)]
-Bytes: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive, Seconds
+
 MIB = 1_048_576
 
 
@@ -48,26 +47,26 @@ class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     that no call can be run, they are ended."""
     max_open_files: Annotated[int, Meta(ge=32)] = 256
     """Maximum number of open files per process."""
-    max_cpu_seconds: Annotated[int, Meta(ge=1)] = 300
+    max_cpu_seconds: Positive = 300
     """CPU time per process, in seconds."""
     start_timeout: Seconds = 20.0
     """Seconds to wait for a container to start."""
-    max_running: Annotated[int, Meta(ge=1)] = 16
+    max_running: Positive = 16
     """Maximum number of running containers per server process; idle ones are stopped to make room."""
     keep_running: Annotated[float, Meta(ge=0)] = 300.0
     """Seconds without use for which a container's processes and variables are kept. 0: they end with the response."""
     max_lifetime: Seconds = 3600.0
     """Seconds after which kept processes end, even if they are in use."""
-    expiry_minutes: Minutes = 20
+    expiry_minutes: Positive = 20
     """Minutes without use after which a container and its files are deleted, if the request sets no limit."""
-    max_expiry_minutes: Minutes = 1440
+    max_expiry_minutes: Positive = 1440
     """Maximum number of minutes that a request may ask for."""
-    max_containers: Annotated[int, Meta(ge=1)] = 1000
+    max_containers: Positive = 1000
     """Maximum number of containers per API key. Containers that responses created automatically are deleted to make
     room."""
     max_files: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     """Maximum number of files per container."""
-    max_total_bytes: Bytes = 10_737_418_240
+    max_total_bytes: Positive = 10_737_418_240
     """Maximum size of all containers' files per API key, in bytes."""
 
     def __post_init__(self) -> None:

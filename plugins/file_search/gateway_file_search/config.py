@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive, Seconds
 
 
 class FileSearchConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,14 +36,14 @@ class FileSearchConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds for ordering the results of a search; after that, they stay in the order of the search."""
     results: Annotated[int, Meta(ge=1, le=50)] = 10
     """Number of search results, if a request does not say."""
-    max_vector_stores: Count = 1000
+    max_vector_stores: Positive = 1000
     """Maximum number of vector stores of one API key."""
-    max_files_per_store: Count = 10_000
+    max_files_per_store: Positive = 10_000
     """Maximum number of files in one vector store."""
-    max_index_bytes: Count = 10_737_418_240
+    max_index_bytes: Positive = 10_737_418_240
     """Maximum size in bytes of the text in all vector stores of one API key. A file counts in each store that
     contains it, including the overlaps of its chunks."""
-    max_text: Count = 16_777_216
+    max_text: Positive = 16_777_216
     """Maximum number of characters of one file's text. A file that exceeds it is refused."""
     indexing: Annotated[int, Meta(ge=1, le=64)] = 2
     """Number of files that each process reads concurrently."""

@@ -123,7 +123,7 @@ def store_attachments(request: CreateStore) -> list[Attachment]:
     sizes = _sizes(request.chunking_strategy, ("chunking_strategy",))
     return [
         Attachment(file_id=file_id, param=("file_ids", index), attributes={}, sizes=sizes)
-        for index, file_id in enumerate(_limited(request.file_ids, "file_ids"))
+        for index, file_id in enumerate(_checked_batch(request.file_ids, "file_ids"))
     ]
 
 
@@ -140,13 +140,13 @@ def add_batch(body: bytes) -> list[Attachment]:
             code="missing_required_parameter",
         )
     if decoded.files is not None:
-        files = _limited(decoded.files, "files")
+        files = _checked_batch(decoded.files, "files")
         return [_attachment(each, ("files", index)) for index, each in enumerate(files)]
     given = decode_attributes(decoded.attributes, ("attributes",))
     sizes = _sizes(decoded.chunking_strategy, ("chunking_strategy",))
     return [
         Attachment(file_id=file_id, param=("file_ids", index), attributes=given, sizes=sizes)
-        for index, file_id in enumerate(_limited(decoded.file_ids or [], "file_ids"))
+        for index, file_id in enumerate(_checked_batch(decoded.file_ids or [], "file_ids"))
     ]
 
 
@@ -239,7 +239,7 @@ def _sizes(strategy: Strategy, param: ParamPath) -> StaticSizes:
     )
 
 
-def _limited(files: list[Any], param: str) -> list[Any]:
+def _checked_batch(files: list[Any], param: str) -> list[Any]:
     if len(files) > MAX_BATCH:
         raise InvalidRequest(
             f"At most {MAX_BATCH} files can be named at once, and these are {len(files)}.",

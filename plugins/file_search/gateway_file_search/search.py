@@ -79,13 +79,13 @@ def search(
             connection, near.space, near.vectors, files, limit * _CANDIDATES
         )
         scores = [
-            fused([(ranking.embedding_weight, nearby), (ranking.text_weight, _ordered(found))])
+            fused([(ranking.embedding_weight, nearby), (ranking.text_weight, _best_first(found))])
             for found, nearby in zip(words, by_vectors, strict=True)
         ]
     best = _best(scores)
     return [
         _hit(connection, chunk, best[chunk], files[chunk >> CHUNKS_OF_A_FILE])
-        for chunk in _ordered(best)[:limit]
+        for chunk in _best_first(best)[:limit]
         if best[chunk] >= threshold
     ]
 
@@ -102,7 +102,7 @@ def _best(scores: Sequence[Mapping[int, float]]) -> dict[int, float]:
     }
 
 
-def _ordered(scores: Mapping[int, float]) -> list[int]:
+def _best_first(scores: Mapping[int, float]) -> list[int]:
     return sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
 
 

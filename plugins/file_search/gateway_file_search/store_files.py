@@ -44,7 +44,7 @@ def attach(
     for each in wanted:
         if each.file_id not in files:
             raise no_such_file(each.file_id, each.param)
-        file = _referred(connection, store["owner"], files[each.file_id])
+        file = _stored_file_number(connection, store["owner"], files[each.file_id])
         old = connection.execute(
             "DELETE FROM store_files WHERE store = ? AND file = ? RETURNING seq",
             (store["seq"], file),
@@ -73,7 +73,7 @@ def attach(
     )
 
 
-def _referred(connection: sqlite3.Connection, owner: str, file: FileObject) -> int:
+def _stored_file_number(connection: sqlite3.Connection, owner: str, file: FileObject) -> int:
     """The number of a file in this database, which has what lists and searches show of it."""
     row = connection.execute(
         "INSERT INTO files (id, owner, bytes, created_at, filename, purpose, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?) "

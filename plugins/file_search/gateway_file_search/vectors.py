@@ -88,7 +88,7 @@ def nearest(
     Compares every vector of the files: the time is proportional to their number.
     """
     best: list[list[tuple[float, int]]] = [[] for _ in queries]
-    for ids, stored in _stored(connection, space, files):
+    for ids, stored in _vector_batches(connection, space, files):
         for heap, cosines in zip(best, _dot_products(stored, queries), strict=True):
             for chunk, cosine in zip(ids, cosines, strict=True):
                 # Ties are won by the first chunk.
@@ -99,7 +99,7 @@ def nearest(
     return [[-chunk for _, chunk in sorted(heap, reverse=True)] for heap in best]
 
 
-def _stored(
+def _vector_batches(
     connection: sqlite3.Connection, space: int, files: Iterable[int]
 ) -> Iterator[tuple[list[int], list[bytes]]]:
     """Batches of chunk ids and their vectors."""

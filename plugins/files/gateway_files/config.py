@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,13 +15,13 @@ class FilesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     path: str = ""
     """The folder of the files; relative to the working directory. Server processes may share it. Empty: a temporary
     folder of this process, deleted when it ends."""
-    max_file_bytes: Count = 67_108_864
+    max_file_bytes: Positive = 67_108_864
     """Maximum size of a file in bytes."""
-    max_total_bytes: Count = 10_737_418_240
+    max_total_bytes: Positive = 10_737_418_240
     """Maximum size of all files of one API key, in bytes."""
-    max_files: Count = 10_000
+    max_files: Positive = 10_000
     """Maximum number of files of one API key."""
-    max_text: Count = 16_777_216
+    max_text: Positive = 16_777_216
     """Maximum number of characters of one file's text, if it is read as text."""
     reading: Annotated[int, Meta(ge=1, le=64)] = 2
     """Number of files that each process reads as text concurrently."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from gateway.sdk import StoreUnavailable
 from gateway.sdk.documents import DocumentReader
-from gateway.sdk.files import FILE_TABLES, FilesDatabase, UploadedFiles
-from gateway.sdk.processes import TemporaryFolder
+from gateway.sdk.files import FilesDatabase, UploadedFiles
+from gateway.sdk.processes import TemporaryFolder, running_task
 from gateway_files.config import FilesConfig
+from gateway_files.uploads import VERSIONS, Uploads, held
 
 logger = logging.getLogger("gateway.files")
 
@@ -31,12 +33,17 @@ class Files(UploadedFiles):
         """The folder of the files. What refers to them can be kept beside them, to last as long."""
         self.is_temporary: Final = not config.path
         """Whether the files end with this process."""
+        self.uploads: Final = Uploads(self)
+        """Files that are uploaded in parts."""
         self._reader = DocumentReader(
             processes=config.reading,
             seconds=config.reading_time,
             memory=config.reading_memory,
             max_text=config.max_text,
         )
+
+    def held(self, connection: sqlite3.Connection, owner: str) -> tuple[int, int]:
+        return held(connection, owner)
 
     async def file_text(self, owner: str, file_id: str) -> str:
         """The text of a file: a text file, an HTML page, a PDF or an Office document.
@@ -67,7 +74,7 @@ async def open_files(config: FilesConfig) -> AsyncIterator[Files]:
         database = await asyncio.to_thread(
             FilesDatabase,
             folder / DATABASE,
-            (FILE_TABLES,),
+            VERSIONS,
             name="The files",
             setting="resources.files.path",
         )
@@ -75,8 +82,7 @@ async def open_files(config: FilesConfig) -> AsyncIterator[Files]:
         files = Files(database, config, folder)
         stack.push_async_callback(files.close)
         stack.enter_context(files.serving())
-        sweeping = asyncio.create_task(_sweep(files))
-        stack.push_async_callback(_ended, sweeping)
+        await stack.enter_async_context(running_task(_sweep(files)))
         yield files
 
 
@@ -84,15 +90,10 @@ async def _sweep(files: Files) -> None:
     while True:
         try:
             await files.remove_expired()
+            await files.uploads.remove_expired()
         except StoreUnavailable as error:
             logger.warning("%s", error.message)
         except Exception:
             # A plugin that refers to files failed. The files are still there: the next turn tries again.
             logger.exception("files: expired files could not be removed")
         await asyncio.sleep(_SWEEP_SECONDS)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task

@@ -24,7 +24,7 @@ async def open_resource(config: FilesConfig) -> AsyncIterator[Files]:
 
 @asynccontextmanager
 async def open_routes(config: NoConfig, *, files: Files) -> AsyncIterator[Api]:
-    """The routes `/v1/files`."""
+    """The routes `/v1/files` and `/v1/uploads`."""
     from gateway_files.api import FilesApi
 
     yield FilesApi(files)
@@ -37,4 +37,4 @@ def gateway_register_resources(register: Register[OpenResource]) -> None:
 
 @hookimpl
 def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
-    register("files", open_routes, summary="/v1/files", needs=("files",))
+    register("files", open_routes, summary="/v1/files, /v1/uploads", needs=("files",))

@@ -77,7 +77,8 @@ class HarmonyRenderer:
         last = self._continued(turn, messages)
         ids: list[int] = []
         for message in messages:
-            ids += encoder.encode(
+            encoder.add(
+                ids,
                 message.header,
                 message.text,
                 () if message is last else ((message.end, ""),),

@@ -7,10 +7,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from gateway.sdk.configuration import Positive, Seconds
 from gateway.sdk.net import check_host_patterns
 
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Bytes: TypeAlias = Annotated[int, Meta(ge=1)]
 HttpTransport: TypeAlias = Literal["streamable-http", "sse"]
 
 
@@ -44,11 +43,11 @@ class McpServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Seconds for one call."""
     connect_timeout: Seconds = 30.0
     """Seconds to connect, or to start the program, and to list the tools."""
-    max_output_bytes: Bytes = 262_144
+    max_output_bytes: Positive = 262_144
     """Maximum size in bytes of one result that the model reads; the rest is cut off."""
-    max_message_bytes: Bytes = 8_388_608
+    max_message_bytes: Positive = 8_388_608
     """Maximum size in bytes of a message received over HTTP."""
-    max_tools_bytes: Bytes = 262_144
+    max_tools_bytes: Positive = 262_144
     """Maximum size in bytes of the names, descriptions and schemas of all tools together. A server that exceeds it is
     refused."""
     tools_ttl: Seconds = 300.0
@@ -79,17 +78,17 @@ class RemoteServersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     allow_private: bool = False
     """Whether allowed hosts may have addresses of this machine and of private networks. Those may also be reached
     without TLS."""
-    max_output_bytes: Bytes = 262_144
+    max_output_bytes: Positive = 262_144
     """Maximum size in bytes of one result that the model reads; the rest is cut off."""
-    max_message_bytes: Bytes = 4_194_304
+    max_message_bytes: Positive = 4_194_304
     """Maximum size in bytes of a received message."""
-    max_tools: Annotated[int, Meta(ge=1)] = 256
+    max_tools: Positive = 256
     """Maximum number of tools. A server that has more is refused."""
     time_limit: Seconds = 60.0
     """Seconds for one call."""
     connect_timeout: Seconds = 10.0
     """Seconds to connect, and to list the tools."""
-    max_tools_bytes: Bytes = 262_144
+    max_tools_bytes: Positive = 262_144
     """Maximum size in bytes of the names, descriptions and schemas of all tools together. A server that exceeds it is
     refused."""
     tools_ttl: Seconds = 300.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
@@ -33,6 +34,14 @@ class ConfiguredServer(ToolServer):
         self._shared = (
             [self._link() for _ in range(config.connections)] if config.scope == "shared" else []
         )
+
+    def missing_program(self) -> str | None:
+        """The name of its program, if no folder of PATH has it. A path is not checked."""
+        if not self._config.command or "/" in self._config.command[0]:
+            return None
+        program = self._config.command[0]
+        path = self._config.env.get("PATH")
+        return program if shutil.which(program, path=path) is None else None
 
     async def tools(self) -> Sequence[ServerTool]:
         return await self._tool_list.get()

@@ -39,7 +39,7 @@ def http_client(
         transport = GuardedTransport(transport, guard)
     return httpx2.AsyncClient(
         transport=ScreenedTransport(
-            LimitedTransport(transport, max_message_bytes), max_message_bytes
+            LimitedTransport(transport, max_message_bytes, event_streams=True), max_message_bytes
         ),
         headers={"accept-encoding": "identity", **headers},
         timeout=httpx2.Timeout(connect_timeout, read=None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -19,6 +18,7 @@ from gateway.sdk import (
     ToolSession,
     Unsupported,
 )
+from gateway.sdk.caches import LruCache
 from gateway.sdk.net import AddressRefused
 from gateway.sdk.processes import ProcessPool
 from gateway.sdk.wire import McpTool
@@ -72,7 +72,7 @@ class RemoteServers:
         self._config = config
         self._closing_connections = closing_connections
         self._guard = guard
-        self._lists: OrderedDict[bytes, tuple[ToolList, OutputCheck]] = OrderedDict()
+        self._lists = LruCache[bytes, tuple[ToolList, OutputCheck]](KEPT_LISTS)
 
     def server(self, tool: McpTool, url: str, *, owner: str | None) -> RemoteServer:
         """The server at `url`. Raises `InvalidRequest` or `PermissionDenied`, with a `param` relative to the entry."""
@@ -91,13 +91,11 @@ class RemoteServers:
         key = hashlib.sha256(json.encode([owner, url, sorted(headers.items())])).digest()
         kept = self._lists.get(key)
         if kept is None:
-            kept = self._lists[key] = (
+            kept = (
                 ToolList(server.list_tools, ttl=self._config.tools_ttl),
                 OutputCheck(self._pool, url),
             )
-        self._lists.move_to_end(key)
-        while len(self._lists) > KEPT_LISTS:
-            self._lists.popitem(last=False)
+            self._lists.put(key, kept)
         server.tool_list, server.output = kept
         return server
 

@@ -68,6 +68,13 @@ class McpServers(ToolServer):
     async def __aenter__(self) -> McpServers:
         for name, level in _LEVELS.items():
             logging.getLogger(name).setLevel(level)
+        for server in self._configured.values():
+            if (program := server.missing_program()) is not None:
+                logger.warning(
+                    "the MCP server %s cannot be started: there is no program %r in PATH",
+                    server.label,
+                    program,
+                )
         await asyncio.gather(*(self._try(server) for server in self._offered))
         return self
 

@@ -9,19 +9,20 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from gateway.sdk import OpenStore, Register, hookimpl
+from gateway.sdk.configuration import Positive
 from gateway_memory.store import MemoryStore
 
 
 class MemoryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[stores.memory]`."""
 
-    max_responses: Annotated[int, Meta(ge=1)] = 10_000
+    max_responses: Positive = 10_000
     """Maximum number of responses; the least recently used one is evicted first."""
-    max_conversations: Annotated[int, Meta(ge=1)] = 10_000
+    max_conversations: Positive = 10_000
     """Maximum number of conversations."""
-    max_completions: Annotated[int, Meta(ge=1)] = 10_000
+    max_completions: Positive = 10_000
     """Maximum number of stored chat completions."""
-    max_bytes: Annotated[int, Meta(ge=1)] = 256 * 1024 * 1024
+    max_bytes: Positive = 256 * 1024 * 1024
     """Maximum size of all of these together, events included, in bytes of JSON."""
     ttl: Annotated[float, Meta(gt=0)] = 86_400.0
     """Seconds without use after which an entry is evicted."""

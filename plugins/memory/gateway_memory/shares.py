@@ -21,9 +21,6 @@ class OwnerUsage:
         else:
             self._used.pop(owner, None)
 
-    def of(self, owner: str | None) -> int:
-        return self._used.get(owner, 0)
-
     def owner_over_share(
         self, most: int, is_evictable: Callable[[str | None], bool]
     ) -> list[str | None]:

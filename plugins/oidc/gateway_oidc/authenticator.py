@@ -102,9 +102,9 @@ class OidcAuthenticator:
         name = config.name_prefix + name
         if len(name) > MOST_NAME:
             raise _invalid(f"The token's claim '{config.name_claim}' is too long.")
-        return self._grant(claims).principal(name)
+        return self._grant_of(claims).principal(name)
 
-    def _grant(self, claims: Mapping[str, Any]) -> Grant:
+    def _grant_of(self, claims: Mapping[str, Any]) -> Grant:
         config = self._config
         if not config.groups:
             return config.default

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct
 
 from gateway.sdk import Principal, PrincipalLimits
+from gateway.sdk.configuration import Positive
 
 Algorithm: TypeAlias = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
 """Signatures with a private key. `none` and those with a shared secret (`HS256`) cannot be chosen."""
 
-_Count: TypeAlias = Annotated[int, Meta(ge=1)]
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Texts: TypeAlias = Annotated[list[_Text], Meta(min_length=1)]
 
@@ -27,10 +27,10 @@ class Grant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of models; `*` stands for any characters. Default: all."""
     tools: list[str] | None = None
     """Names of tool servers, as in `[tools.<name>]`. Default: all."""
-    requests_per_minute: _Count | None = None
-    tokens_per_minute: _Count | None = None
-    tokens_per_day: _Count | None = None
-    max_concurrent_requests: _Count | None = None
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    tokens_per_day: Positive | None = None
+    max_concurrent_requests: Positive | None = None
     priority: int = 0
     weight: Annotated[float, Meta(gt=0)] = 1.0
     admin: bool = False

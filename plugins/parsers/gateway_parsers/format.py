@@ -45,7 +45,7 @@ class MarkupFormat:
 
     def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
         self.spec = spec
-        self._sets = ActiveMarkers(spec)
+        self._sets = ActiveMarkers(spec, tokenizer)
         self._keeps_special_tokens = _hidden_markers(spec, tokenizer)
 
     @property

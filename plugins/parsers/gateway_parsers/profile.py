@@ -58,6 +58,7 @@ _RULES: Final = (
     _Rule("mistral_v3", ("[TOOL_CALLS]",)),
     _Rule("gemma4", ("<|tool_call>",)),
     _Rule("functiongemma", ("<start_function_call>",)),
+    _Rule("cohere_command5", ("<cofl:tool_calls>", "<cofl:value")),
     _Rule("cohere_command4", ("<|START_ACTION|>", "<|START_TEXT|>")),
     _Rule("cohere_command3", ("<|START_ACTION|>",)),
     _Rule("apertus", ("<|tools_prefix|>",)),

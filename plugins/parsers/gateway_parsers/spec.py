@@ -54,6 +54,8 @@ class Frame(Struct, frozen=True, kw_only=True):
     with_calls: bool = False
     """Whether every answer, even an empty one, is framed and calls follow the frame; a prompt without reasoning opens
     it."""
+    ends_reasoning: tuple[str, ...] = ()
+    """Those opening markers that also end reasoning without its own end marker."""
     titled: str = ""
     """An opening marker, or the end of the prompt, that a name may follow up to another marker; the name is hidden."""
     title_end: str = ""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Number: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive, Seconds
 
 
 class PostgresConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -24,14 +23,14 @@ class PostgresConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Schema of all tables, which is created if it is missing. Gateways with the same schema share what they store."""
     ttl: Seconds = 30 * 86_400.0
     """Seconds without use after which an entry is removed."""
-    max_responses: Number = 1_000_000
+    max_responses: Positive = 1_000_000
     """Maximum number of responses. If this or one of the next three bounds is exceeded, the least recently used entries
     of the owner with the highest usage are removed."""
-    max_conversations: Number = 1_000_000
+    max_conversations: Positive = 1_000_000
     """Maximum number of conversations."""
-    max_completions: Number = 1_000_000
+    max_completions: Positive = 1_000_000
     """Maximum number of stored chat completions."""
-    max_bytes: Number = 32 << 30
+    max_bytes: Positive = 32 << 30
     """Maximum size of all of these together, events included, in bytes."""
     connect_timeout: Seconds = 5.0
     """Seconds to establish a connection."""

@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 _LIST: Final = "prompts:list"
 _FOREVER: Final = 100 * 365 * 86_400.0
-_GONE: Final = b"null"
+_DELETED: Final = b"null"
 """The value of a deleted prompt until it expires, because values are not deleted."""
-_GONE_SECONDS: Final = 1.0
+_DELETED_SECONDS: Final = 1.0
 _ATTEMPTS: Final = 20
 _AT_ONCE: Final = 16
 _ID: Final = re.compile(r"pmpt_[0-9a-f]{48}")
@@ -127,9 +127,9 @@ class PromptLibrary:
             if _decoded(held) is None:
                 raise no_such_prompt(prompt_id)
             now = await self._values.compare_and_set(
-                _name(prompt_id), _GONE, expected=held, seconds=_GONE_SECONDS, owner=owner
+                _name(prompt_id), _DELETED, expected=held, seconds=_DELETED_SECONDS, owner=owner
             )
-            if now == _GONE:
+            if now == _DELETED:
                 break
         else:
             raise _busy()

@@ -12,7 +12,7 @@ from gateway.sdk.stores import pack_json, unpack_completion, unpack_metadata
 from gateway.sdk.wire import StoredChatCompletion
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
-from gateway_redis.keys import Keys
+from gateway_redis.keys import Keys, stored_owner
 from gateway_redis.ledger import Ledger
 from gateway_redis.server import RedisServer
 
@@ -39,7 +39,7 @@ class CompletionTable:
             scripts.COMPLETION_PUT,
             [self._keys.completion(record.id)],
             [
-                _owner(record.owner),
+                stored_owner(record.owner),
                 completion.model,
                 pack_json(completion.metadata),
                 data,
@@ -48,13 +48,13 @@ class CompletionTable:
         )
         if before is not None:
             await self._leave(record.id, before)
-        index = self._keys.completions(_owner(record.owner))
+        index = self._keys.completions(stored_owner(record.owner))
         await self._server.run(scripts.COMPLETIONS_ADD, [index], [record.id, self._ttl])
-        self._ledger.put("c", record.id, _owner(record.owner), len(data))
+        self._ledger.put("c", record.id, stored_owner(record.owner), len(data))
 
     async def get(self, completion_id: str, owner: str | None) -> StoredCompletion | None:
         found = await self._server.run(
-            scripts.OWNED, [self._keys.completion(completion_id)], [_owner(owner), "k", "d"]
+            scripts.OWNED, [self._keys.completion(completion_id)], [stored_owner(owner), "k", "d"]
         )
         if found is None:
             return None
@@ -68,12 +68,12 @@ class CompletionTable:
         data = await self._server.run(
             scripts.COMPLETION_UPDATE,
             [self._keys.completion(completion_id)],
-            [_owner(owner), packed],
+            [stored_owner(owner), packed],
         )
         return _record(completion_id, data, packed)
 
     async def delete(self, completion_id: str, owner: str | None) -> bool:
-        deleted = await self._delete(completion_id, _owner(owner))
+        deleted = await self._delete(completion_id, stored_owner(owner))
         if deleted:
             self._ledger.drop("c", completion_id)
         return deleted
@@ -88,7 +88,7 @@ class CompletionTable:
         metadata: Mapping[str, str],
         owner: str | None,
     ) -> CompletionPage | None:
-        index = self._keys.completions(_owner(owner))
+        index = self._keys.completions(stored_owner(owner))
         filters = model is not None or bool(metadata)
         size = _PASSED_AT_ONCE if filters else limit + 1
         found: list[StoredChatCompletion] = []
@@ -168,7 +168,3 @@ def _record(
         return None
     completion = msgspec.structs.replace(record.completion, metadata=now)
     return msgspec.structs.replace(record, completion=completion)
-
-
-def _owner(owner: str | None) -> bytes:
-    return b"" if owner is None else b"=" + owner.encode()

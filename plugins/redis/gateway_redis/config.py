@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+from gateway.sdk.configuration import Positive, Seconds
 
 
 class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,14 +25,14 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ttl: Seconds = 30 * 86_400.0
     """Seconds after which unused data expires. A response counts from its end, or from the last response that
     continued it."""
-    max_responses: Annotated[int, Meta(ge=1)] = 1_000_000
+    max_responses: Positive = 1_000_000
     """Maximum number of finished responses. If this or one of the next three bounds is exceeded, the oldest entries
     of the owner with the highest usage are evicted."""
-    max_completions: Annotated[int, Meta(ge=1)] = 1_000_000
+    max_completions: Positive = 1_000_000
     """Maximum number of stored chat completions."""
-    max_conversations: Annotated[int, Meta(ge=1)] = 1_000_000
+    max_conversations: Positive = 1_000_000
     """Maximum number of conversations."""
-    max_bytes: Annotated[int, Meta(ge=1)] | None = None
+    max_bytes: Positive | None = None
     """Maximum size of all of these together, in bytes. Default: three fifths of Redis' `maxmemory`, or 8 GiB if it
     has none."""
     connect_timeout: Seconds = 2.0
@@ -42,6 +42,6 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     refused after this time."""
     outage: Annotated[float, Meta(ge=0)] = 10.0
     """Seconds of Redis downtime that a running background response survives."""
-    max_connections: Annotated[int, Meta(ge=1)] = 64
+    max_connections: Positive = 64
     """Maximum number of connections per process (in a cluster, per node), without the two that perform blocking
     reads."""

@@ -8,7 +8,7 @@ from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
 from gateway.sdk.stores import pack, unpack_conversation, unpack_item
 from gateway.sdk.wire import Conversation, Item
 from gateway_redis import scripts
-from gateway_redis.keys import Keys
+from gateway_redis.keys import Keys, stored_owner
 from gateway_redis.ledger import Ledger
 from gateway_redis.server import Argument, RedisServer
 
@@ -26,16 +26,16 @@ class ConversationTable:
     async def put(self, conversation: Conversation, owner: str | None) -> None:
         keys = self._keys.conversation(conversation.id)
         packed = pack(conversation)
-        arguments: list[Argument] = [_owner(owner), packed, self._ttl]
+        arguments: list[Argument] = [stored_owner(owner), packed, self._ttl]
         size = await self._server.run(scripts.CONVERSATION_PUT, keys, arguments)
-        self._ledger.put("v", conversation.id, _owner(owner), size + len(packed))
+        self._ledger.put("v", conversation.id, stored_owner(owner), size + len(packed))
 
     async def get(self, conversation_id: str, owner: str | None) -> Conversation | None:
-        found = await self._one(conversation_id, "", "get", _owner(owner))
+        found = await self._one(conversation_id, "", "get", stored_owner(owner))
         return None if found is None else unpack_conversation(found, of=conversation_id)
 
     async def delete(self, conversation_id: str, owner: str | None) -> bool:
-        deleted = await self._one(conversation_id, "", "delete", _owner(owner)) is not None
+        deleted = await self._one(conversation_id, "", "delete", stored_owner(owner)) is not None
         if deleted:
             self._ledger.drop("v", conversation_id)
         return deleted
@@ -52,14 +52,14 @@ class ConversationTable:
     ) -> bool:
         keys = self._keys.conversation(conversation_id)
         most = (-1, -1) if bounds is None else (bounds.items, bounds.bytes)
-        arguments: list[Argument] = [_owner(owner), self._ttl, *most]
+        arguments: list[Argument] = [stored_owner(owner), self._ttl, *most]
         for item in items:
             arguments += (item.id, pack(item))
         done = await self._server.run(scripts.CONVERSATION_APPEND, keys, arguments)
         if done == -1:
             raise ConversationFull.beyond(*most)
         if done:
-            self._ledger.put("v", conversation_id, _owner(owner), done)
+            self._ledger.put("v", conversation_id, stored_owner(owner), done)
         return bool(done)
 
     async def page(
@@ -73,7 +73,7 @@ class ConversationTable:
         found = await self._server.run(
             scripts.CONVERSATION_PAGE,
             self._keys.conversation(conversation_id),
-            [_owner(owner), self._ttl, after or "", -1 if limit is None else limit, order],
+            [stored_owner(owner), self._ttl, after or "", -1 if limit is None else limit, order],
         )
         if found is None:
             return None
@@ -81,13 +81,17 @@ class ConversationTable:
         return ItemPage(items=[each for each in items if each is not None], has_more=found[0] == 1)
 
     async def item(self, conversation_id: str, item_id: str, owner: str | None) -> Item | None:
-        found = await self._one(conversation_id, item_id, "get", _owner(owner)) if item_id else None
+        found = (
+            await self._one(conversation_id, item_id, "get", stored_owner(owner))
+            if item_id
+            else None
+        )
         return None if found is None else unpack_item(found, of=conversation_id)
 
     async def delete_item(self, conversation_id: str, item_id: str, owner: str | None) -> bool:
         if not item_id:
             return False
-        return await self._one(conversation_id, item_id, "delete", _owner(owner)) is not None
+        return await self._one(conversation_id, item_id, "delete", stored_owner(owner)) is not None
 
     async def _one(
         self, conversation_id: str, item_id: str, verb: str, owner: bytes
@@ -98,7 +102,3 @@ class ConversationTable:
             [owner, self._ttl, item_id, verb],
         )
         return found
-
-
-def _owner(owner: str | None) -> bytes:
-    return b"" if owner is None else b"=" + owner.encode()

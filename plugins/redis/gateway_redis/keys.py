@@ -45,7 +45,7 @@ class Keys:
 
     def item(self, item_id: str, owner: str | None) -> str:
         """The responses of an owner that contain an item."""
-        return f"{self._prefix}:item:{{{_tag(item_id)}}}:{'' if owner is None else '=' + owner}"
+        return f"{self._prefix}:item:{{{_tag(item_id)}}}:{_owner(owner)}"
 
     def part(self, name: str, owner: bytes) -> list[str]:
         """A large part of an owner's responses, and its uses."""
@@ -54,7 +54,7 @@ class Keys:
 
     def values(self, name: str, owner: str | None) -> list[str]:
         """A shared value, the expiry times of the owner's values, and their sizes."""
-        own = f"{self._prefix}:values:{{{_tag('' if owner is None else '=' + owner)}}}"
+        own = f"{self._prefix}:values:{{{_tag(_owner(owner))}}}"
         return [f"{own}:value:{name}", own, f"{own}:sizes"]
 
     def limits(self, principal: str) -> list[str]:
@@ -70,6 +70,15 @@ class Keys:
     def wake(self, process: str) -> str:
         """The stream by which a process interrupts its own blocking read."""
         return f"{self._prefix}:{{wake}}:{process}"
+
+
+def stored_owner(owner: str | None) -> bytes:
+    """An owner as records and keys have it. No name of an owner gives that of nobody."""
+    return _owner(owner).encode()
+
+
+def _owner(owner: str | None) -> str:
+    return "" if owner is None else f"={owner}"
 
 
 def _tag(name: str) -> str:

@@ -23,7 +23,7 @@ from gateway.sdk.wire import Item, ResponseStatus
 from gateway_redis import scripts
 from gateway_redis.config import RedisConfig
 from gateway_redis.items import ItemIndex
-from gateway_redis.keys import Keys
+from gateway_redis.keys import Keys, stored_owner
 from gateway_redis.ledger import Ledger
 from gateway_redis.packing import pack_ids, unpack_ids
 from gateway_redis.parts import PartTable, Uses
@@ -80,13 +80,13 @@ class ResponseRecords:
         keys = self._keys.response(record.id)
         (left, _, before), _, _ = await asyncio.gather(
             self._server.run(scripts.PUT, keys, arguments),
-            self._touch(ancestors, unfinished, _owner(record.owner)),
+            self._touch(ancestors, unfinished, stored_owner(record.owner)),
             self._note_items(record),
         )
         if before:
             await self._leave(record, before)
         if left:
-            await self._remove_items_of(left.decode(), record.id, _owner(record.owner))
+            await self._remove_items_of(left.decode(), record.id, stored_owner(record.owner))
         if not unfinished:
             self._note(record, arguments, uses)
 
@@ -116,21 +116,21 @@ class ResponseRecords:
                 await self._leave(record, done[2])
             if over:
                 await asyncio.gather(
-                    self._touch(unpack_ids(done[1]), False, _owner(record.owner)),
+                    self._touch(unpack_ids(done[1]), False, stored_owner(record.owner)),
                     self._note_items(record),
                 )
             return True
 
         done = await through_outage(write, seconds=self._outage)
         if not done and uses.names:
-            await self._parts.leave(_owner(record.owner), record.id, uses, gone=False)
+            await self._parts.leave(stored_owner(record.owner), record.id, uses, gone=False)
         if done and over:
             self._note(record, arguments, uses)
         return done
 
     async def _leave(self, record: StoredResponse, packed: bytes) -> None:
         """Give up the parts of the write before."""
-        owner, uses = _owner(record.owner), Uses.unpacked(packed)
+        owner, uses = stored_owner(record.owner), Uses.unpacked(packed)
         await self._parts.leave(owner, record.id, uses, gone=False)
 
     def _note(self, record: StoredResponse, written: Sequence[Argument], uses: Uses) -> None:
@@ -138,16 +138,16 @@ class ResponseRecords:
         size = sum(len(each) for each in written if not isinstance(each, int | float))
         size += uses.charged
         log = self._keys.log(record.id)[1] if record.streamed else None
-        self._ledger.put("r", record.id, _owner(record.owner), size, log=log)
+        self._ledger.put("r", record.id, stored_owner(record.owner), size, log=log)
 
     async def get(self, response_id: str, *, owner: str | None = None) -> StoredResponse | None:
         for _ in range(_READS):
             found = await self._server.run(
-                scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), *_RECORD]
+                scripts.OWNED, [self._keys.record(response_id)], [stored_owner(owner), *_RECORD]
             )
             if found is None:
                 return None
-            record = await self._record(response_id, _owner(owner), *found)
+            record = await self._record(response_id, stored_owner(owner), *found)
             if record is not None:
                 return record
         return None
@@ -181,7 +181,9 @@ class ResponseRecords:
     async def history(self, response_id: str, *, owner: str | None = None) -> Sequence[Item] | None:
         """Takes two round trips. None also if an item is missing: an incomplete history counts as missing."""
         found = await self._server.run(
-            scripts.OWNED, [self._keys.record(response_id)], [_owner(owner), "a", "b", "i", "u"]
+            scripts.OWNED,
+            [self._keys.record(response_id)],
+            [stored_owner(owner), "a", "b", "i", "u"],
         )
         if found is None:
             return None
@@ -193,7 +195,7 @@ class ResponseRecords:
         ancestors = unpack_ids(packed)
         parts = [*await self._segments(ancestors), (sent, made)]
         packed_items = await self._parts.restored(
-            _owner(owner), [one for both in parts for one in both]
+            stored_owner(owner), [one for both in parts for one in both]
         )
         history: list[Item] = []
         for each, sent, made in zip(
@@ -237,7 +239,7 @@ class ResponseRecords:
         stored = await asyncio.gather(
             *(self._server.command("HMGET", self._keys.record(each), "r") for each in responses)
         )
-        whole = await self._parts.restored(_owner(owner), [read for [read] in stored])
+        whole = await self._parts.restored(stored_owner(owner), [read for [read] in stored])
         found: dict[str, CallRecord] = {}
         for response_id, read in zip(responses, whole, strict=True):
             results = _results(response_id, read)
@@ -245,13 +247,13 @@ class ResponseRecords:
             if here:
                 found |= here
                 await asyncio.gather(
-                    self._touch([response_id], False, _owner(owner)),
+                    self._touch([response_id], False, stored_owner(owner)),
                     self._homes.put(response_id, here, owner, live=self._ttl),
                 )
         return found
 
     async def delete(self, response_id: str, *, owner: str | None = None) -> bool:
-        return await self._remove(response_id, _owner(owner), "")
+        return await self._remove(response_id, stored_owner(owner), "")
 
     async def _evict(self, response_id: str, owner: bytes) -> None:
         await self._remove(response_id, owner, "finished")
@@ -297,7 +299,11 @@ class ResponseRecords:
         found = await self._server.run(
             scripts.ADOPT,
             self._keys.response(parent),
-            [record.id, _owner(record.owner), self._lifetime(unfinished) + self._expiry_margin],
+            [
+                record.id,
+                stored_owner(record.owner),
+                self._lifetime(unfinished) + self._expiry_margin,
+            ],
         )
         if found is None or found[0] == _BROKEN:
             return parent, [], _BROKEN
@@ -379,12 +385,12 @@ class ResponseRecords:
             parts |= each.parts
         uses = Uses(token, 0, ())
         if parts:
-            owner, live = _owner(record.owner), self._lifetime(unfinished)
+            owner, live = stored_owner(record.owner), self._lifetime(unfinished)
             uses = await self._parts.hold(owner, record.id, token, parts, live=live)
         arguments: list[Argument] = [
             expected,
             response.status,
-            _owner(record.owner),
+            stored_owner(record.owner),
             meta.data,
             sent.data,
             made.data,
@@ -397,10 +403,6 @@ class ResponseRecords:
             uses.packed() if parts else "",
         ]
         return arguments, uses
-
-
-def _owner(owner: str | None) -> bytes:
-    return b"" if owner is None else b"=" + owner.encode()
 
 
 def _owned_by(stored: bytes) -> str | None:

@@ -10,12 +10,16 @@ from typing import Any
 from redis.asyncio import RedisCluster
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.exceptions import (
+    ClusterError,
+    ExecAbortError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisClusterException,
     RedisError,
     ResponseError,
+    TryAgainError,
 )
 
 from gateway.sdk import StoreUnavailable
@@ -35,6 +39,12 @@ _AWAY = (
     "NOAUTH", "NOPERM", "WRONGPASS", "UNBLOCKED",
 )  # fmt: skip
 """Prefixes of error messages of a Redis that is reachable but cannot serve now, or not this client."""
+_AWAY_ERRORS = (
+    ClusterError, ExecAbortError, NoPermissionError, OutOfMemoryError, ReadOnlyError, TryAgainError,
+)  # fmt: skip
+"""What redis-py raises for some of them. Their messages lack the prefix."""
+_AWAY_PHRASES = ("The user executing the script can't", "Script killed by user")
+"""Parts of messages about commands within a script that have no word of their own."""
 
 
 class RedisServer:
@@ -121,11 +131,13 @@ async def default_max_bytes(server: RedisServer) -> int:
 
 
 def _is_unavailable(error: ResponseError) -> bool:
-    if isinstance(error, OutOfMemoryError | ReadOnlyError):
+    if isinstance(error, _AWAY_ERRORS):
         return True
     text = str(error)
     # Errors of commands within a script are wrapped in a longer message.
-    return any(text.startswith(word) or f": {word}" in text or f"-{word}" in text for word in _AWAY)
+    return any(
+        text.startswith(word) or f": {word}" in text or f"-{word}" in text for word in _AWAY
+    ) or any(phrase in text for phrase in _AWAY_PHRASES)
 
 
 def reason_of(error: BaseException | None) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError
-
-Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
-Number: TypeAlias = Annotated[int, Meta(ge=1)]
+from gateway.sdk.configuration import Positive, Seconds
 
 
 class SqliteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,14 +20,14 @@ class SqliteConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     `litegate/store.sqlite` in `$XDG_STATE_HOME`, or in `~/.local/state`."""
     ttl: Seconds = 30 * 86_400.0
     """Seconds without use after which an entry is removed."""
-    max_responses: Number = 1_000_000
+    max_responses: Positive = 1_000_000
     """Maximum number of responses. If this or one of the next three bounds is exceeded, the least recently used entries
     of the owner with the highest usage are removed."""
-    max_conversations: Number = 1_000_000
+    max_conversations: Positive = 1_000_000
     """Maximum number of conversations."""
-    max_completions: Number = 1_000_000
+    max_completions: Positive = 1_000_000
     """Maximum number of stored chat completions."""
-    max_bytes: Number = 4 << 30
+    max_bytes: Positive = 4 << 30
     """Maximum size of all of these together, events included, in bytes. The file is larger by about a third."""
     synchronous: Literal["full", "normal"] = "full"
     """`full`: what is acknowledged survives a loss of power. `normal`: it survives the end of the process only, and

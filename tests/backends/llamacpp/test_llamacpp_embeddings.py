@@ -100,11 +100,11 @@ async def test_a_text_that_is_far_too_long_is_not_tokenized(
 @pytest.mark.anyio
 async def test_an_aborted_request_gives_its_slots_back(engine: LlamaCppEmbedder) -> None:
     task = asyncio.create_task(engine.embed(ask(*[[5] * 500] * 50)))
-    await wait_until_async(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine._slots.free == 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await wait_until_async(lambda: engine.free_slots == 2)
+    await wait_until_async(lambda: engine._slots.free == 2)
     assert len((await engine.embed(ask([5, 6]))).vectors) == 1
 
 
@@ -114,7 +114,7 @@ async def test_closing_ends_what_waits() -> None:
     async with open_llamacpp(config, CONTEXT) as opened:
         assert isinstance(opened, LlamaCppEmbedder)
         tasks = [asyncio.create_task(opened.embed(ask([5] * 500, [6] * 500))) for _ in range(3)]
-        await wait_until_async(lambda: opened.free_slots == 0)
+        await wait_until_async(lambda: opened._slots.free == 0)
         await opened.close()
         for failure in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(failure, EngineUnavailable)

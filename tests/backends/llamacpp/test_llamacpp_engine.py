@@ -66,10 +66,18 @@ async def test_without_a_limit_the_context_is_the_limit(engine, ask):
     assert 1000 <= 10 + len(answer.ids) <= engine.info.max_model_len
 
 
-async def test_streams_run_at_once_and_wake_the_loop_together(engine, make_request):
+async def test_streams_run_at_once_and_wake_the_loop_together(engine, make_request, monkeypatch):
     """While one stream is half done all the others are; and there are fewer wake-ups than tokens."""
     progress = [0, 0, 0, 0]
-    overlaps = 0
+    overlaps = wakes = 0
+    drain = engine.mailbox._drain
+
+    def counted():
+        nonlocal wakes
+        wakes += 1
+        drain()
+
+    monkeypatch.setattr(engine.mailbox, "_drain", counted)
 
     async def run(number):
         nonlocal overlaps
@@ -79,7 +87,7 @@ async def test_streams_run_at_once_and_wake_the_loop_together(engine, make_reque
 
     await asyncio.gather(*(run(number) for number in range(4)))
     assert overlaps > 50
-    assert engine.mailbox.wakes < sum(progress)
+    assert 0 < wakes < sum(progress)
 
 
 async def test_a_slow_reader_gets_all_in_few_outputs(engine, make_request):
@@ -101,10 +109,10 @@ async def test_a_slow_reader_gets_all_in_few_outputs(engine, make_request):
 async def test_closing_the_generator_frees_its_slot_and_ends_its_thread(engine, make_request):
     outputs = engine.generate(make_request(**LONG))
     await anext(outputs)
-    assert engine.free_slots == 3
+    assert engine._slots.free == 3
     assert request_threads() == 1
     await outputs.aclose()
-    await wait_until_async(lambda: engine.free_slots == 4 and request_threads() == 0)
+    await wait_until_async(lambda: engine._slots.free == 4 and request_threads() == 0)
     await engine.health()
 
 
@@ -115,11 +123,11 @@ async def test_cancelling_the_reader_frees_the_slot(engine, make_request):
                 pass
 
     task = asyncio.create_task(read())
-    await wait_until_async(lambda: engine.free_slots == 3)
+    await wait_until_async(lambda: engine._slots.free == 3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await wait_until_async(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine._slots.free == 4)
 
 
 async def test_aborted_slots_are_free_inside_llama_cpp_too(engine, ask, make_request):
@@ -145,7 +153,7 @@ async def test_a_request_that_waits_for_a_slot_can_be_aborted(engine, make_reque
     assert request_threads() == 4
     for outputs in running:
         await outputs.aclose()
-    await wait_until_async(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine._slots.free == 4)
 
 
 async def test_more_requests_than_slots_are_all_answered(ask):
@@ -156,11 +164,11 @@ async def test_more_requests_than_slots_are_all_answered(ask):
 async def test_a_long_prompt_can_be_aborted_before_its_first_token(engine, make_request):
     outputs = engine.generate(make_request(prompt=[300] * 1000))
     first = asyncio.ensure_future(anext(outputs))
-    await wait_until_async(lambda: engine.free_slots == 3)
+    await wait_until_async(lambda: engine._slots.free == 3)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    await wait_until_async(lambda: engine.free_slots == 4)
+    await wait_until_async(lambda: engine._slots.free == 4)
 
 
 async def test_a_seed_gives_the_same_again(ask):
@@ -328,7 +336,7 @@ async def test_what_cannot_be_done_is_refused_before_it_starts(engine, make_requ
     assert refusal.value.param == param
     with pytest.raises(InvalidRequest):
         await anext(engine.generate(request))
-    assert engine.free_slots == 4
+    assert engine._slots.free == 4
 
 
 async def test_a_prompt_that_does_not_fit_is_refused_with_openais_code(engine, make_request):
@@ -363,7 +371,7 @@ async def test_closing_the_engine_ends_running_and_waiting_requests():
 
     async with open_llamacpp(config, EngineContext(name="tiny", path=None)) as engine:
         readers = [asyncio.ensure_future(read()) for _ in range(4)]
-        await wait_until_async(lambda: engine.free_slots == 0)
+        await wait_until_async(lambda: engine._slots.free == 0)
     for outcome in await asyncio.gather(*readers, return_exceptions=True):
         assert isinstance(outcome, EngineUnavailable)
     await wait_until_async(lambda: request_threads() == 0)

@@ -89,7 +89,7 @@ async def test_a_context_that_no_memory_holds(tmp_path: Path) -> None:
     said = await failure(None, n_ctx=4_000_000, n_parallel=256)
     assert re.fullmatch(
         r"\S+ needs about [\d.]+ TB of memory \(3\.9 MB of weights, [\d.]+ TB for the context of 256 requests of 4000000 tokens\), "
-        r"and this machine has [\d.]+ \wB: lower n_ctx or n_parallel, or choose a smaller quantization or model\.",
+        r"and this machine has [\d.]+ \wB: lower max_model_len, n_ctx or n_parallel, or choose a smaller quantization or model\.",
         said,
     )
 

@@ -65,18 +65,18 @@ async def test_no_pair_is_longer_than_a_slots_share(
 
 async def test_an_aborted_request_gives_its_slots_back(engine: LlamaCppReranker) -> None:
     task = asyncio.create_task(engine.score(ask(*[("a", "word " * 90)] * 50)))
-    await wait_until_async(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine._slots.free == 0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await wait_until_async(lambda: engine.free_slots == 2)
+    await wait_until_async(lambda: engine._slots.free == 2)
     assert len((await engine.score(ask(("a", "b")))).scores) == 1
 
 
 async def test_closing_ends_what_waits(engine: LlamaCppReranker) -> None:
     pairs = [("a", "word " * 90)] * 8
     tasks = [asyncio.create_task(engine.score(ask(*pairs))) for _ in range(3)]
-    await wait_until_async(lambda: engine.free_slots == 0)
+    await wait_until_async(lambda: engine._slots.free == 0)
     await engine.close()
     for failure in await asyncio.gather(*tasks, return_exceptions=True):
         assert isinstance(failure, EngineUnavailable)

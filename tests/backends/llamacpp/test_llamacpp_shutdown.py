@@ -22,7 +22,7 @@ async def main():
     opened = open_llamacpp(LlamaCppConfig(n_parallel=4, n_ctx=4096), EngineContext(name="t", path=None))
     engine = await opened.__aenter__()
     tasks = [asyncio.create_task(read(engine)) for _ in range(8)]
-    while engine.free_slots:
+    while engine._slots.free:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
     WAY_OUT

@@ -107,7 +107,7 @@ def test_special_tokens_are_shown_in_completions_where_they_are_asked_for(
     for skips, expected in ((True, "user\nhi"), (False, prompt)):
         made = sdk.completions.create(
             model="scripted",
-            prompt=prompt,
+            prompt=engine.tokenizer.encode(prompt),
             echo=True,
             max_tokens=0,
             extra_body={"skip_special_tokens": skips},

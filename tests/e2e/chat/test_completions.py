@@ -110,6 +110,25 @@ def test_a_stop_ends_the_text(raw: httpx.Client) -> None:
     )
 
 
+def test_each_output_token_has_its_log_probability(raw: httpx.Client) -> None:
+    """So has one that ends the output and is not in the text: trainers pair these lists."""
+    body: Json = {"prompt": "hello there", "logprobs": 1, "return_token_ids": True}
+    made = complete(raw, **body)
+    [choice] = made["choices"]
+    assert len(choice["logprobs"]["tokens"]) == len(choice["token_ids"])
+    assert len(choice["token_ids"]) == made["usage"]["completion_tokens"]
+    assert len(set(map(len, choice["logprobs"].values()))) == 1
+    assert streamed(raw, **body)[0]["tokens"] == choice["logprobs"]["tokens"]
+
+
+def test_a_text_is_echoed_as_it_was_sent(raw: httpx.Client) -> None:
+    text = "<|im_start|>user\nhello there<|im_end|>"
+    [choice] = complete(raw, prompt=text, echo=True)["choices"]
+    assert choice["text"].startswith(text)
+    [cut] = complete(raw, prompt=text, echo=True, truncate_prompt_tokens=1)["choices"]
+    assert "user" not in cut["text"]
+
+
 @pytest.mark.parametrize("text", ["hello there", "Zürich 東京 🙂"])
 def test_logprobs_line_up_with_an_echoed_prompt(raw: httpx.Client, text: str) -> None:
     [choice] = complete(raw, prompt=text, echo=True, logprobs=2)["choices"]

@@ -78,3 +78,24 @@ def test_text_that_is_no_slice_of_the_output_has_no_log_probabilities() -> None:
     aligner = LogprobAligner()
     aligner.push(EngineOutput(text="a", logprobs=[token(b"a")]))
     assert aligner.take(-1, "something") == []
+
+
+@given(
+    st.lists(st.sampled_from([b"", b"a", b"bc", "é".encode(), b"\xc3"]), min_size=1, max_size=12),
+    st.lists(st.integers(0, 40), max_size=6),
+)
+def test_with_every_token_none_is_lost_and_their_order_is_kept(
+    pieces: list[bytes], char_cuts: list[int]
+) -> None:
+    """Special tokens and what ends the output are not in the text."""
+    tokens = [
+        TokenLogprob(token_id=number, token="", logprob=-1.0, bytes=piece)
+        for number, piece in enumerate(pieces)
+    ]
+    text = b"".join(pieces).decode("utf-8", "replace")
+    aligner = LogprobAligner(every=True)
+    aligner.push(EngineOutput(text=text, logprobs=tokens))
+    ends = sorted({min(i, len(text)) for i in char_cuts} | {0, len(text)})
+    taken = [t for a, b in itertools.pairwise(ends) for t in aligner.take(a, text[a:b])]
+    assert [*taken, *aligner.rest()] == tokens
+    assert aligner.rest() == []

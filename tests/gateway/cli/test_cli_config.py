@@ -124,6 +124,18 @@ def test_check_says_who_may_use_the_server(
     assert ("anyone" in out) != authenticated
 
 
+@pytest.mark.parametrize(("settings", "code"), [("", 2), ("allow_anonymous = true", 0)])
+def test_check_refuses_what_serve_would_refuse(
+    capsys: pytest.CaptureFixture[str], settings: str, code: int
+) -> None:
+    Path("gateway.toml").write_text(
+        f'[server]\nhost = "0.0.0.0"\n{settings}\n[models.a]\nengine = "scripted"\n'
+    )
+    found, out, err = run(capsys, "check")
+    assert (found, "no mistake" in out) == (code, code == 0)
+    assert ("there are no API keys" in err) == (code != 0)
+
+
 def test_show_tells_where_each_setting_comes_from(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,10 @@ def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         (["list", "ada"], "list takes no name"),
         (["revoke", "ada", "bob"], "revoke takes one name"),
         (["add"], "add needs the name of a key"),
+        (["list", "--admin"], "list takes no --admin"),
+        (["revoke", "ada", "--tokens-per-day", "9"], "revoke takes no --tokens-per-day"),
+        (["--reasoning", "ada"], "--reasoning takes no name"),
+        (["--reasoning", "--model", "m"], "--reasoning takes no --model"),
     ],
 )
 def test_wrong_words_are_one_sentence(
@@ -75,3 +79,10 @@ def test_wrong_words_are_one_sentence(
 def test_an_impossible_limit_is_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", "ada", "--requests-per-minute", limit]) == 2
     assert "a whole number from 1 to 999999999999999" in capsys.readouterr().err
+
+
+def test_a_key_that_has_expired_is_not_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "ada", "--expires", "2020-01-31"]) == 2
+    out, err = capsys.readouterr()
+    assert "sk-" not in out
+    assert "2020-01-31 is past" in err

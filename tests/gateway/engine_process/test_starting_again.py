@@ -200,6 +200,45 @@ async def test_an_event_loop_waits_for_a_stalled_tokenizer_for_a_short_time(
         stalled.close()
 
 
+async def test_a_stalled_tokenizer_holds_up_an_event_loop_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each request waited for it, one after the other, and everything else of the worker with them."""
+    monkeypatch.setattr(tokenizer, "_LOOP_SECONDS", 0.05)
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listening:
+        path = f"{folder}/s"
+        listening.bind(path)
+        listening.listen()
+        listening.setblocking(False)
+        loop = asyncio.get_running_loop()
+        stalled = ProcessTokenizer(lambda: path)
+        with pytest.raises(EngineUnavailable, match="timed out"):
+            stalled.encode("Hi")
+        monkeypatch.setattr(tokenizer, "_LOOP_SECONDS", 30.0)
+        for _ in range(3):
+            with pytest.raises(EngineUnavailable, match="does not answer"):
+                stalled.encode("Hi")
+        connection, _ = await loop.sock_accept(listening)
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+        answer = msgspec.msgpack.encode((True, [7]))
+        frame = len(answer).to_bytes(HEAD, "big") + answer
+        await loop.sock_sendall(connection, frame)
+        connection.close()
+
+        def serve() -> None:
+            listening.setblocking(True)
+            with listening.accept()[0] as again:
+                while len(again.recv(100)) <= HEAD:
+                    pass
+                again.sendall(frame)
+
+        serving = loop.run_in_executor(None, serve)
+        assert stalled.encode("Hi") == [7]
+        await serving
+        stalled.close()
+
+
 async def test_counts_are_not_lost_where_outputs_are_joined() -> None:
     stream = OutputStream(1)
     stream.put(EngineOutput(text="a"))

@@ -36,6 +36,7 @@ from gateway.startup.service_opening import open_services
 from gateway.testing.grammar import fold, parse_sse
 from gateway.tools.functions import functions
 from gateway.wire.common import encode
+from gateway.wire.event_frames import SSE_DONE
 from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
@@ -181,7 +182,7 @@ async def play(
             await services.store.put(run.record())
 
         async def sink(batch: Ready) -> None:
-            events.extend(parse_sse(batch) if isinstance(batch, bytes) else batch)
+            events.extend(parse_sse(batch + SSE_DONE) if isinstance(batch, bytes) else batch)
             await asyncio.sleep(0)
 
         engine.task = asyncio.ensure_future(run.run_framed(sink) if framed else run.run(sink))

@@ -23,9 +23,12 @@ from gateway.loop.choices import ByteSink
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
-from gateway.routes.streaming import StreamBody, StreamedAnswer
+from gateway.routes.stream_body import StreamBody
+from gateway.routes.streaming import StreamedAnswer
 from gateway.runtime.services import Services
+from gateway.shared_timers import SharedTimers
 from gateway.startup.service_opening import open_services
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -37,13 +40,16 @@ Make = Callable[[ByteSink], Awaitable[bytes]]
 class Client:
     """A client of another server than uvicorn; `send` may take its time."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, seconds: float = 0.0, *, steps: int = 0) -> None:
         self.messages: list[Any] = []
         self._seconds = seconds
+        self._steps = steps
         self._answered = asyncio.Event()
 
     async def send(self, message: Message) -> None:
         await asyncio.sleep(self._seconds)
+        for _ in range(self._steps):
+            await asyncio.sleep(0)
         self.messages.append(message)
         if message["type"] == "http.response.body" and not message.get("more_body"):
             self._answered.set()
@@ -88,9 +94,9 @@ async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_cor
     connection = Connection()
     send = uvicorn_send(connection)
     body = StreamBody(send, send, lambda: HEADERS)
-    assert not body.begun
+    assert not await body.has_begun()
     await body.write(b"one")
-    assert body.begun
+    assert await body.has_begun()
     assert body.write(b"two") is ACCEPTED
     await body.end(b"three")
     first, second, *rest = connection.written
@@ -99,13 +105,67 @@ async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_cor
     assert (second, b"".join(rest)) == (b"3\r\ntwo\r\n", b"5\r\nthree\r\n0\r\n\r\n")
 
 
-async def test_of_two_that_begin_the_first_is_the_first_and_there_is_one_head() -> None:
+@pytest.mark.parametrize("last", [False, True])
+async def test_what_comes_while_a_sign_begins_the_body_follows_it(last: bool) -> None:
     client = Client(0.01)
     body = StreamBody(client.send, client.send, lambda: HEADERS)
-    await asyncio.gather(body.write(b"one"), body.write(b"two"))
-    await body.end(b"three")
+    signing = asyncio.Event()
+
+    def sign() -> bytes:
+        signing.set()
+        return b"sign"
+
+    body.keep_open(SharedTimers(), 0.001, 0.0, sign)
+    await signing.wait()
+    if not last:
+        await body.write(b"one")
+    await body.end(b"two")
     assert client.statuses == [200]
-    assert client.parts == [b"one", b"two", b"three"]
+    assert client.parts == [b"sign", b"two"] if last else [b"sign", b"one", b"two"]
+
+
+async def test_no_sign_begins_a_body_whose_head_is_being_sent() -> None:
+    client = Client(0.05)
+    body = StreamBody(client.send, client.send, lambda: HEADERS)
+    writing = asyncio.ensure_future(body.write(b"one"))
+    await asyncio.sleep(0)  # the head is on its way
+    body.keep_open(SharedTimers(), 0.001, 0.001, lambda: b"sign")
+    await writing
+    await body.close()
+    assert (client.statuses, client.parts[0]) == ([200], b"one")
+
+
+@pytest.mark.parametrize("signs", [False, True])
+async def test_a_part_whose_sending_is_cancelled_comes_before_the_next(signs: bool) -> None:
+    """A deadline ends the run, not the answer: nothing that was told before its end is lost, and the head is sent once."""
+    for steps in range(8):
+        client = Client(steps=2)
+        body = StreamBody(client.send, client.send, lambda: HEADERS)
+        if signs:
+            signing = asyncio.Event()
+
+            def sign(signing: asyncio.Event = signing) -> bytes:
+                signing.set()
+                return b"sign"
+
+            body.keep_open(SharedTimers(), 0.001, 0.0, sign)
+            await signing.wait()
+
+        async def write(body: StreamBody = body) -> None:
+            await body.write(b"one,")
+            await body.write(b"two,")
+
+        writing = asyncio.create_task(write())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait((writing,))
+        await body.end(b"end")
+        await body.close()
+        assert client.statuses == [200]
+        said = b"".join(client.parts).removeprefix(b"sign" if signs else b"")
+        assert said in {b"end", b"one,end", b"one,two,end"}
+        assert said != b"end" or not steps
 
 
 async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
@@ -121,24 +181,11 @@ async def test_a_body_can_be_opened_before_there_is_a_part() -> None:
     body = StreamBody(send, send, lambda: HEADERS)
     write_chunk = await body.open()
     assert connection.written[0].endswith(b"\r\n\r\n")
-    assert body.begun
-    assert body.write_comment(b":")
+    assert await body.has_begun()
     assert write_chunk(b"one")
     assert body.write(b"two") is ACCEPTED
     await body.end(b"three")
-    assert b"".join(connection.written[1:]) == (
-        b"1\r\n:\r\n3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n"
-    )
-
-
-async def test_a_comment_does_not_begin_a_body() -> None:
-    connection = Connection()
-    send = uvicorn_send(connection)
-    body = StreamBody(send, send, lambda: HEADERS)
-    assert not body.write_comment(b":")
-    await body.write(b"one")
-    assert body.write_comment(b":")
-    assert connection.written[1:] == [b"1\r\n:\r\n"]
+    assert b"".join(connection.written[1:]) == (b"3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")
 
 
 @pytest.fixture
@@ -225,21 +272,24 @@ async def test_a_client_that_leaves_takes_the_first_comment_with_it(services: Se
 
 
 async def test_silence_is_broken_by_comments(services: Services) -> None:
-    async def slow(write: ByteSink) -> bytes:
-        await asyncio.sleep(0.05)
-        await write(b"one")
-        await asyncio.sleep(0.1)
-        return b"two"
-
     connection = Connection()
     send = uvicorn_send(connection)
+    written = connection.written
+
+    def signs() -> int:
+        return sum(b": keep-alive" in each for each in written)
+
+    async def slow(write: ByteSink) -> bytes:
+        await wait_until_async(lambda: signs() >= 1)
+        await write(b"one")
+        before = signs()
+        await wait_until_async(lambda: signs() > before)
+        return b"two"
 
     async def receive() -> Any:
-        await asyncio.sleep(0.3)
-        return {"type": "http.disconnect"}
+        await asyncio.Event().wait()
 
     await Answer(services, slow)({"type": "http", "gateway.send": send}, receive, send)  # type: ignore[arg-type, typeddict-item]
-    written = connection.written
     assert written[0].endswith(b"\r\n\r\ne\r\n: keep-alive\n\n\r\n")
     at = written.index(b"3\r\none\r\n")
     assert any(b": keep-alive" in each for each in written[at:])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -25,14 +27,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     [
         ("POST", "/v1/files", "It is served if gateway.toml has a table [resources.files]"),
         ("GET", "/v1/files/file_1/content", "[resources.files]"),
+        ("POST", "/v1/uploads", "[resources.files]"),
         ("POST", "/v1/vector_stores", "[tools.file_search]"),
         ("POST", "/v1/containers", "[tools.container] or [tools.python]"),
         ("POST", "/v1/batches", "[apis.batches] and a table [resources.files]"),
         ("POST", "/v1/prompts", "[apis.prompts]"),
-        ("POST", "/v1/audio/speech", "Litegate has no /v1/audio."),
+        ("POST", "/v1/audio/speech", "Litegate has no /v1/audio. Models with 'audio'"),
+        ("POST", "/v1/threads", "/v1/responses and /v1/conversations are in its place"),
+        ("GET", "/v1/videos", "Litegate has no /v1/videos."),
+        ("GET", "/v1/organization/users", "Litegate has usage/completions"),
         ("POST", "/responses", "the client's base_url must end with /v1"),
         ("POST", "/chat/completions", "the client's base_url must end with /v1"),
         ("GET", "/v1/v1/models", "/v1 twice"),
+        ("POST", "/api/chat", "The own APIs of Ollama"),
+        ("POST", "/openai/deployments/m/chat/completions", "Azure's paths are not here"),
+        ("POST", "/completion", "/v1/completions is in its place"),
         ("GET", "/v1/nothing", ""),
         ("GET", "/v1", ""),
         ("GET", "/x", ""),
@@ -48,9 +57,17 @@ def test_what_is_said_of_a_path(root: str, method: str, path: str, said: str) ->
     assert said or error["message"] == start
 
 
+def test_the_documentation_names_every_part() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
+    table = page.partition("## OpenAI's API, part by part")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert {*unknown_urls._ABSENT, *unknown_urls._TABLES, "organization"} <= named
+
+
 def test_what_is_served_needs_no_table() -> None:
     assert unknown_url_hint("/v1/files/a/b/c", {"files"}) == ""
     assert unknown_url_hint("/v1/batches/a/b/c", {"files"}) != ""
+    assert "no batches of Messages" in unknown_url_hint("/v1/messages/batches", {"messages"})
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

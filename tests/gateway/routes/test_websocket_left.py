@@ -1,7 +1,8 @@
-"""A client of a WebSocket that leaves while a response is sent to it."""
+"""A client of a WebSocket that leaves, or is slow to read, while a response is sent to it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -62,3 +63,32 @@ def test_a_client_that_cannot_be_sent_to_has_left(
     assert response["status"] == "cancelled", response["error"]
     assert len(refused) == 1
     assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+
+def test_events_whose_sending_is_cancelled_come_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadline ends the run, not the sending. Of the events of one step, those that waited were lost."""
+    held: list[Any] = []
+
+    def send_wrapper(_: WebSocket[Any, Any, Any], send: Send) -> Send:
+        async def wrapped(message: Any) -> None:
+            if not held and "response.created" in message.get("text", ""):
+                held.append(message)
+                await asyncio.get_running_loop().create_future()
+            await send(message)
+
+        return wrapped
+
+    monkeypatch.setattr(WebSocket, "send_wrapper", send_wrapper)
+    config = {**CONFIG, "server": {"request_timeout": 0.5}}
+    with run_gateway(config, tmp_path) as gateway:
+        address = gateway.base_url.replace("http://", "ws://") + "/responses"
+        with connect(address, open_timeout=60) as socket:
+            socket.send(json.dumps({"type": "response.create", "model": "m", "input": "x"}))
+            events = [json.loads(socket.recv(timeout=60))]
+            while events[-1]["type"] != "response.failed":
+                events.append(json.loads(socket.recv(timeout=60)))
+    assert held
+    assert events[0]["type"] == "response.created"
+    assert [each["sequence_number"] for each in events] == list(range(len(events)))

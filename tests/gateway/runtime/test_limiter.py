@@ -14,6 +14,7 @@ from gateway.limit_table import LimitTable
 from gateway.protocols import LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.limiter import Limiter, duration
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,50 @@ class Hung(LimitTable):
         if self.hangs:
             raise StoreUnavailable("The store is away.")
         await super().settle_requests(ended)
+
+
+class Unanswered(LimitTable):
+    """Counters that count a request, and whose answer does not arrive."""
+
+    def __init__(self, fails: bool) -> None:
+        super().__init__()
+        self.fails = fails
+        self.counted = asyncio.Event()
+
+    async def admit_request(
+        self,
+        principal: str,
+        request_id: str,
+        limits: PrincipalLimits,
+        *,
+        tokens: int,
+        seconds: float,
+    ) -> LimitState:
+        await super().admit_request(principal, request_id, limits, tokens=tokens, seconds=seconds)
+        self.counted.set()
+        if self.fails:
+            raise StoreUnavailable("The connection broke.")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("why", ["the client leaves", "the store fails", "the store is slow"])
+async def test_a_request_whose_admission_is_not_answered_is_counted_no_longer(why: str) -> None:
+    principal = Principal(
+        name="ada", limits=PrincipalLimits(tokens_per_day=1000, max_concurrent_requests=1)
+    )
+    counters = Unanswered(fails=why == "the store fails")
+    limiter = Limiter(counters, timeout=0.05 if why == "the store is slow" else 600.0)
+    async with limiter.maintenance():
+        admission = asyncio.create_task(limiter.admit(principal, prompt=500, output=400))
+        await counters.counted.wait()
+        if why == "the client leaves":
+            admission.cancel()
+        with pytest.raises((StoreUnavailable, asyncio.CancelledError)):
+            await admission
+        held = counters._principals["ada"]
+        await wait_until_async(lambda: not held.running)
+    assert held.day_tokens == 0
 
 
 async def test_headers_are_those_of_openai() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,6 +102,32 @@ async def test_limits_that_change_while_the_model_is_opened_reach_the_shared_que
     assert told[1] == slot.admission.limits
 
 
+@pytest.mark.anyio
+async def test_it_is_told_when_an_engine_is_opened_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def opening() -> Iterator[None]:
+        told.append("begins")
+        yield
+        told.append("ends")
+
+    async def open_model(plan: object, stack: object) -> None:
+        told.append("opens")
+
+    monkeypatch.setattr(model_serving, "open_model", open_model)
+    monkeypatch.setattr(model_serving, "_served", lambda *args: None)
+    monkeypatch.setattr(model_serving, "with_adapters", lambda served: [served])
+    plan = resolve_model("m", ModelConfig(engine="plain", process="server"), PLUGINS, workers=2)
+    use = EngineUse(starter=EngineProcesses(HostSettings()), shared=True, opening=opening)
+    slot = slot_of(plan, SchemaLimits(), use)
+    async with AsyncExitStack() as stack:
+        await slot.open_model(slot, stack)
+    assert told == ["begins", "opens", "ends"]
+
+
 def test_a_model_whose_engine_is_elsewhere_now_is_opened_again() -> None:
     use = EngineUse(starter=EngineProcesses(HostSettings()))
     config = ModelConfig(engine="blocking", max_running=1)
@@ -112,6 +138,7 @@ def test_a_model_whose_engine_is_elsewhere_now_is_opened_again() -> None:
         replace(config, load="on_demand", process="server"),
     ]
     made = [
-        slot_of(resolve_model("m", each, PLUGINS), SchemaLimits(), use).made_of for each in settings
+        slot_of(resolve_model("m", each, PLUGINS), SchemaLimits(), use).engine_identity
+        for each in settings
     ]
     assert [each == made[0] for each in made] == [True, True, False, False]

@@ -17,7 +17,7 @@ from gateway import hookimpl
 from gateway.config import Config, load_config
 from gateway.engine_process.client import ProcessEngine
 from gateway.errors import ConfigurationError
-from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
+from gateway.protocols import NoConfig, ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until_async
 
@@ -166,6 +166,36 @@ def test_what_cannot_be_opened_changes_nothing(
     assert len(opened) - len(closed) == 1, "what was opened for it is closed again"
     running.run(set_event(house.may_answer))
     assert ask(running) == "It was one."
+
+
+class Door:
+    """A plugin with an authenticator, which finds nobody."""
+
+    @asynccontextmanager
+    async def open(self, config: NoConfig) -> AsyncIterator[Door]:
+        yield self
+
+    async def authenticate(self, request: Any) -> None:
+        return None
+
+    @hookimpl
+    def gateway_register_authenticators(self, register: Any) -> None:
+        register("door", self.open)
+
+
+@pytest.mark.parametrize("authenticated", [True, False])
+def test_a_public_server_needs_no_keys_if_an_authenticator_runs(
+    tmp_path: Path, authenticated: bool
+) -> None:
+    doors: dict[str, Any] = {"authenticators": {"door": {}}}
+    tables = {"models": {"m": MODEL}, **(doors if authenticated else {})}
+    public = {**tables, **doors, "server": {"host": "0.0.0.0"}}
+    with run_gateway(tables, tmp_path, plugins=[Door()]) as running:
+        if authenticated:
+            reload(running, tmp_path, public)
+        else:
+            with pytest.raises(ConfigurationError, match="there are no API keys"):
+                reload(running, tmp_path, public)
 
 
 def test_a_model_that_was_deleted_comes_back(running: RunningGateway, tmp_path: Path) -> None:

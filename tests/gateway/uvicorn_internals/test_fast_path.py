@@ -51,7 +51,7 @@ async def test_what_is_sent_together_leaves_in_one_write() -> None:
         await cycle.send(HEAD)
         await cycle.send(body(b"first", more=True))
         assert connection.done == []
-    assert chunk_writer(cycle.send)(b"second")
+    assert chunk_writer(cycle.send).write(b"second")
     await cycle.send(body(b"", more=False))
     together, second, end = connection.done
     assert together.startswith(b"HTTP/1.1 200 OK\r\n")  # type: ignore[arg-type]

@@ -24,8 +24,8 @@ VALUES = st.recursive(
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_pieces, "_LARGE", 0)
-        patch.setattr(json_pieces, "_SHORT", 1)
+        patch.setattr(json_pieces, "_LARGE", 12)
+        patch.setattr(json_pieces, "_FEW", 1)
         yield
 
 
@@ -35,9 +35,10 @@ def test_values_are_those_of_the_whole_text(value: Any, indent: int | None, leve
     assert json_pieces.decode_pieces(text, levels=levels) == msgspec.json.decode(text)
 
 
-@given(VALUES, st.integers(0, 200), st.binary(max_size=3))
-def test_errors_are_those_of_the_whole_text(value: Any, at: int, put: bytes) -> None:
-    text = json.dumps({"a": value, "b": [value]}, ensure_ascii=False).encode()
+@given(VALUES, VALUES, st.integers(0, 200), st.sampled_from([b",", b"[,", b",]", b"]", b"}", b"\xff", b"\\ud800", b'"', b"}}"]) | st.binary(max_size=3))  # fmt: skip
+def test_errors_are_those_of_the_whole_text(value: Any, other: Any, at: int, put: bytes) -> None:
+    members = [json.dumps(each, ensure_ascii=False) for each in (value, [value, other], other)]
+    text = f'{{"a": {members[0]}, "b": {members[1]}, "a": {members[2]}}}'.encode()
     text = text[:at] + put + text[at + 1 :]
 
     def outcome() -> Any:
@@ -50,6 +51,14 @@ def test_errors_are_those_of_the_whole_text(value: Any, at: int, put: bytes) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decoding, "_decoded", msgspec.json.decode)
         assert in_pieces == outcome()
+
+
+@pytest.mark.parametrize("levels", range(4))
+def test_a_value_whose_key_is_repeated_is_decoded_too(levels: int) -> None:
+    text = b'{"a": {"b": [%s, "\xff"]}, "c": 1, "a": {}}' % b", ".join([b"1"] * 50)
+    with pytest.raises((UnicodeDecodeError, msgspec.DecodeError)):
+        json_pieces.decode_pieces(text, levels=levels)
+    assert [*json_pieces.decode_pieces(text.replace(b"\xff", b"x"), levels=levels)] == ["a", "c"]
 
 
 @pytest.mark.parametrize(

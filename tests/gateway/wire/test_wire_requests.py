@@ -10,6 +10,7 @@ import pytest
 
 from gateway.errors import InvalidRequest
 from gateway.wire import content, items, tools
+from gateway.wire.chat import decode_chat_request
 from gateway.wire.common import encode
 from gateway.wire.field_errors import MAX_ITEMS
 from gateway.wire.item_decoding import decode_items
@@ -625,3 +626,11 @@ def test_ids_are_given_once() -> None:
     assert (sent.id, named.id) == ("", "msg_0")
     assert with_id(named, new_id) is named
     assert len(set(items.ID_PREFIXES.values())) == len(items.ID_PREFIXES)
+
+
+def test_the_other_apis_parameter_is_named() -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    with pytest.raises(InvalidRequest, match="Here it is 'input', not 'messages'"):
+        decode_response_request(json.dumps({"model": "m", "messages": messages}).encode())
+    with pytest.raises(InvalidRequest, match="Here it is 'messages', not 'input'"):
+        decode_chat_request(json.dumps({"model": "m", "input": "hi"}).encode())

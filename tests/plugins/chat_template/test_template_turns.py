@@ -12,7 +12,7 @@ from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import ModelContext
 from gateway.protocols import ModelInfo
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
-from gateway_chat_template.tail import tail_of
+from gateway_chat_template.tail import TailFinder
 
 USER = {"role": "user", "content": "hi"}
 
@@ -60,7 +60,7 @@ def test_the_tail_says_where_the_output_starts(render: Any) -> None:
     ],
 )
 def test_the_tail_of_a_prompt(prompt: str, tail: str) -> None:
-    assert tail_of(prompt) == tail
+    assert TailFinder().tail_of(prompt) == tail
 
 
 def test_variables_of_the_request_reach_the_template_and_go_before_the_effort(render: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from ipaddress import ip_address
 from typing import Any
 
@@ -200,6 +200,42 @@ def test_a_body_beyond_the_limit_is_not_read_to_its_end() -> None:
     with pytest.raises(TooLarge):
         asyncio.run(get(answer(101)))
     assert len(asyncio.run(get(answer(100))).content) == 100
+
+
+def test_only_who_reads_event_streams_takes_them_without_a_limit() -> None:
+    def answer(**options: bool) -> LimitedTransport:
+        headers = {"content-type": "text/event-stream"}
+        response = httpx2.Response(200, headers=headers, stream=_Bytes(b"x" * 101))
+        return LimitedTransport(Network(response), 100, **options)
+
+    with pytest.raises(TooLarge):
+        asyncio.run(get(answer()))
+    assert len(asyncio.run(get(answer(event_streams=True))).content) == 101
+
+
+def test_a_body_in_thousands_of_chunks_lets_other_tasks_run() -> None:
+    class Chunks(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(10_000):  # as of one read from the network: nothing is awaited
+                yield b"x"
+
+    async def turns() -> int:
+        count = 0
+
+        async def others() -> None:
+            nonlocal count
+            while True:
+                count += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(others())
+        network = Network(httpx2.Response(200, stream=Chunks()))
+        answer = await get(GuardedTransport(network, guard(["*"])))
+        task.cancel()
+        assert answer.content == b"x" * 10_000
+        return count
+
+    assert asyncio.run(turns()) > 100
 
 
 def test_a_compressed_body_is_refused() -> None:

@@ -14,11 +14,12 @@ from mcp.types import TextContent, Tool
 
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition
 from gateway.tools.output import with_notes
-from gateway_mcp.config import McpServerConfig
+from gateway_mcp.config import McpConfig, McpServerConfig
 from gateway_mcp.connecting import configured_transport
 from gateway_mcp.connection import ConnectionLost, McpConnection, ServerFailure
 from gateway_mcp.content import result_of, server_tool
 from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, ServerLink
+from gateway_mcp.servers import McpServers
 from gateway_mcp.tool_list import ToolList
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +213,19 @@ def test_a_schema_is_always_of_an_object() -> None:
     tool = Tool.model_validate({"name": "t", "inputSchema": {"properties": {"a": {}}}})
     served = server_tool(tool, time_limit=1, output_limit=9, needs_approval=False, counted_as=None)
     assert served.definition.parameters == {"type": "object", "properties": {"a": {}}}
+
+
+async def test_a_program_that_is_not_installed_is_named_at_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    python = Path(sys.executable)
+    commands = {"there": [python.name], "path": ["/no/such/program"], "gone": ["no-such-program"]}
+    servers = {
+        label: McpServerConfig(command=command, env={"PATH": str(python.parent)})
+        for label, command in commands.items()
+    }
+    async with McpServers(McpConfig(servers=servers)):
+        pass
+    assert [record.getMessage() for record in caplog.records if record.name == "gateway.mcp"] == [
+        "the MCP server gone cannot be started: there is no program 'no-such-program' in PATH"
+    ]

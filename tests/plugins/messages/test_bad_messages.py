@@ -141,7 +141,8 @@ def test_paths_and_methods_that_are_not_there(raw: httpx.Client) -> None:
         raw.post("/v1/messages/batches", json={}),
         404,
         "not_found_error",
-        "Invalid URL (POST /v1/messages/batches).",
+        "Invalid URL (POST /v1/messages/batches). Litegate has no batches of Messages. /v1/batches runs those of the "
+        "other APIs.",
     )
     versioned = {"anthropic-version": "2023-06-01"}
     check(

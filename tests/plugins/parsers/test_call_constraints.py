@@ -146,7 +146,17 @@ def test_a_named_tool_is_the_only_one(spec: FormatSpec) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["qwen3_coder", "minimax_m2", "glm45", "deepseek_v32", "kimi_k3", "gemma4", "pythonic"]
+    "name",
+    [
+        "qwen3_coder",
+        "minimax_m2",
+        "glm45",
+        "deepseek_v32",
+        "kimi_k3",
+        "gemma4",
+        "pythonic",
+        "cohere_command5",
+    ],
 )
 def test_parameters_keep_their_schema(name: str) -> None:
     constraint = forced(BY_NAME[name], NamedTool("get_weather"))
@@ -196,7 +206,7 @@ def test_parameters_that_no_schema_lists_are_free_unless_the_tool_is_strict(name
         MarkupFormat(BY_NAME[name]).constraint(Turn(items=(), tools=[strict]), tail="text")
 
 
-@pytest.mark.parametrize("name", ["pythonic", "gemma4", "minimax_m3"])
+@pytest.mark.parametrize("name", ["pythonic", "gemma4", "minimax_m3", "cohere_command5"])
 def test_what_a_syntax_cannot_hold_is_refused(name: str) -> None:
     tool = ToolDefinition(name="f", parameters={"type": "object", "additionalProperties": True})
     turn = Turn(items=(), tools=[tool], tool_choice="required")
@@ -224,3 +234,47 @@ def test_structured_text_stands_in_the_familys_frame(spec: FormatSpec) -> None:
     frame = spec.frame
     opening = frame.open if frame is not None and not frame.with_calls else ""
     assert fits(constraint, opening + '{"a": 1}' + (frame.close if frame is not None else ""))
+
+
+def test_values_in_value_tags_are_held_member_by_member() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "o": {
+                "type": "object",
+                "properties": {"l": {"type": "array", "items": {"type": "integer"}, "maxItems": 2}},
+                "required": ["l"],
+            },
+            "d": {"type": "object"},
+        },
+        "required": ["o"],
+    }
+    format_ = MarkupFormat(BY_NAME["cohere_command5"])
+    tool = ToolDefinition(name="f", parameters=schema)
+    constraint = format_.constraint(
+        Turn(items=(), tools=[tool], tool_choice="required"), tail="text"
+    )
+    assert constraint is not None
+
+    def allowed(arguments: dict[str, Any]) -> bool:
+        return fits(constraint, format_.write([CallPiece("f", json.dumps(arguments))], tail="text"))
+
+    assert allowed({"o": {"l": []}})
+    assert allowed({"o": {"l": [1, 2]}})
+    assert not allowed({"o": {"l": [1, 2, 3]}})
+    assert not allowed({"o": {"l": ["1"]}})
+    assert not allowed({"o": {}})
+    written = format_.write([CallPiece("f", '{"o": {"l": []}}')], tail="text")
+    unlisted = '<cofl:value name="d" type="json">{"x": [1]}</cofl:value></cofl:tool_call>'
+    assert fits(constraint, written.replace("</cofl:tool_call>", unlisted))
+
+
+def test_schemas_that_multiply_themselves_are_held_to_some_depth_only() -> None:
+    many = {f"p{number}": {"$ref": "#/$defs/o"} for number in range(100)}
+    node = {"type": "object", "properties": many}
+    schema = {"type": "object", "properties": many, "$defs": {"o": node}}
+    turn = Turn(
+        items=(), tools=[ToolDefinition(name="f", parameters=schema)], tool_choice="required"
+    )
+    constraint = MarkupFormat(BY_NAME["cohere_command5"]).constraint(turn, tail="text")
+    assert str(constraint).count("JsonSchema(") < 500

@@ -61,6 +61,7 @@ JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\"
         ("<function_calls></function_calls></think>", "olmo3", "olmo3"),
         ("<|START_ACTION|><|START_RESPONSE|><|START_THINKING|>", "cohere2", "cohere_command3"),
         ("<|START_ACTION|><|START_TEXT|>", "cohere2_moe", "cohere_command4"),
+        ('<|START_TEXT|><cofl:tool_calls><cofl:value name="a" type="raw">', "", "cohere_command5"),
         ("<|tool_call|>Here is my thought process", "granite", "granite"),
         ("<function_call>", "gpt_bigcode", "granite-20b-fc"),
         ("<seed:tool_call><function=", "seed_oss", "seed_oss"),

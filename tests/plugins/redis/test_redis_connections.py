@@ -391,3 +391,25 @@ async def test_a_replica_that_may_not_write_is_one_that_is_away(start_redis) -> 
     async with open_redis(patient(url=replica.url, outage=0)) as store:
         with pytest.raises(StoreUnavailable):
             await store.put(record())
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ["CONFIG SET replica-serve-stale-data no", "REPLICAOF 127.0.0.1 1"],  # its primary is gone
+        ["ACL SETUSER default -evalsha -eval"],
+        ["ACL SETUSER default -hset -set -zadd -xadd"],  # what scripts call
+        ["ACL SETUSER default resetkeys ~none*"],
+    ],
+)
+async def test_a_redis_that_changes_is_one_that_is_away(start_redis, commands: list[str]) -> None:
+    redis = start_redis()
+    async with (
+        open_redis(patient(url=redis.url, outage=0)) as store,
+        Redis.from_url(redis.url) as client,
+    ):
+        await works(store)
+        for command in commands:
+            await client.execute_command(*command.split())
+        with pytest.raises(StoreUnavailable):
+            await store.put(record())

@@ -179,6 +179,6 @@ def test_long_salts_count_as_what_is_kept(kit: Any, monkeypatch: pytest.MonkeyPa
     turn = kit.turn([{"role": "user", "content": "hello"}], cache_scope="salt" * 250)
     kit.renderer("qwen", kit.json_tokenizer("qwen")).render(turn)
     harmony = PromptEncoder(ScriptedTokenizer(), "m", cache_bytes=50_000)
-    harmony.encode([], "hello", [], scope="salt" * 250)
+    harmony.add([], [], "hello", [], scope="salt" * 250)
     assert len(sizes) > 1
     assert min(sizes) > 1000

@@ -14,9 +14,9 @@ from gateway.sdk import (
     FinishReason,
     InvalidRequest,
     Sampling,
-    TokensPrompt,
     Unsupported,
 )
+from gateway.sdk.engines import context_exceeded, prompt_tokens, unknown_adapter
 from gateway_remote.compiling import PreparedStructures
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.output import OutputBuilder
@@ -106,32 +106,11 @@ class Dialect(ABC):
 
     def prompt(self, request: EngineRequest) -> list[int]:
         """The validated prompt tokens. Raises `InvalidRequest`."""
-        prompt = request.prompt
-        if not isinstance(prompt, TokensPrompt):
-            raise Unsupported(
-                "This engine takes prompts as tokens, not as messages.", param="input"
-            )
-        ids = prompt.token_ids if isinstance(prompt.token_ids, list) else list(prompt.token_ids)
-        if not ids:
-            raise InvalidRequest("The prompt is empty.", param="input")
-        if min(ids) < 0 or max(ids) >= self.served.vocabulary:
-            wrong = next(token for token in ids if not 0 <= token < self.served.vocabulary)
-            raise InvalidRequest(
-                f"Token id {wrong} is outside the model's vocabulary of {self.served.vocabulary} tokens.",
-                param="input",
-            )
+        ids = prompt_tokens(request, vocabulary=self.served.vocabulary)
         length = self.served.max_model_len
         if length is not None and len(ids) >= length:
-            raise self._too_long(len(ids))
+            raise context_exceeded(len(ids), length)
         return ids
-
-    def _too_long(self, prompt_length: int) -> InvalidRequest:
-        return InvalidRequest(
-            f"The input has {prompt_length} tokens, and the model's context is {self.served.max_model_len} tokens for "
-            "input and output together. Shorten the input.",
-            param="input",
-            code="context_length_exceeded",
-        )
 
     def room(self, sampling: Sampling, prompt_length: int) -> int:
         """Like `limit`, for a prompt of `prompt_length` tokens; -1 if unknown."""
@@ -151,7 +130,7 @@ class Dialect(ABC):
         if length is None:
             return wanted
         if prompt_length >= length:
-            raise self._too_long(prompt_length)
+            raise context_exceeded(prompt_length, length)
         room = length - prompt_length
         return room if wanted is None else min(wanted, room)
 
@@ -161,12 +140,7 @@ class Dialect(ABC):
         if adapter is None:
             return self.served.model
         if adapter not in self.served.adapters:
-            known = ", ".join(self.served.adapters) or "none"
-            raise InvalidRequest(
-                f"There is no adapter '{adapter}'; known: {known}.",
-                param="model",
-                code="model_not_found",
-            )
+            raise unknown_adapter(adapter, self.served.adapters)
         return adapter
 
     def refuse(self, request: EngineRequest, names: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ VLLM: frozenset[Capability] = frozenset(
 )
 
 
-class StreamedLogprobs(Struct):
+class StreamedLogprobs(Struct, gc=False):
     """OpenAI's legacy log probabilities; only the fields that are read."""
 
     tokens: list[str] = []
@@ -37,7 +37,7 @@ class StreamedLogprobs(Struct):
     top_logprobs: list[dict[str, float] | None] | None = None
 
 
-class StreamedChoice(Struct):
+class StreamedChoice(Struct, gc=False):
     """A piece of the single choice. `matched_stop` of SGLang is `stop_reason` of vLLM and TensorRT-LLM."""
 
     text: str = ""
@@ -52,7 +52,7 @@ class PromptDetails(Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class StreamedUsage(Struct):
+class StreamedUsage(Struct, gc=False):
     prompt_tokens: int = 0
     prompt_tokens_details: PromptDetails | None = None
 
@@ -61,7 +61,7 @@ class StreamedUsage(Struct):
         builder.usage(self.prompt_tokens, None if details is None else details.cached_tokens)
 
 
-class CompletionChunk(Struct):
+class CompletionChunk(Struct, gc=False):
     """One event; other fields are ignored."""
 
     choices: list[StreamedChoice] = []
@@ -82,7 +82,10 @@ class CompletionsDialect(Dialect):
     def read(self, event: bytes, builder: OutputBuilder) -> None:
         chunk = _decode(event)
         for choice in chunk.choices:
-            self._read_choice(choice, builder)
+            if choice.token_ids and choice.finish_reason is None and choice.logprobs is None:
+                builder.add(choice.token_ids)  # nearly each token
+            else:
+                self._read_choice(choice, builder)
         if chunk.usage is not None:
             chunk.usage.add_to(builder)
         if chunk.error is not None:

@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from gateway_browser.config import BraveConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain, restricted
+from gateway_browser.providers.http import (
+    MOST_RESULTS,
+    api_client,
+    ask,
+    snippet_text,
+    with_site_operators,
+)
 
 _MOST = 20
 _LONGEST = 400
@@ -70,7 +76,9 @@ class Brave:
         request = self._client.build_request("GET", self._url, params=parameters, headers=given)
         answer = await ask(self._client, request, _Answer)
         return [
-            SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.description))
+            SearchHit(
+                url=each.url, title=snippet_text(each.title), snippet=snippet_text(each.description)
+            )
             for each in ((answer.web and answer.web.results) or [])[:MOST_RESULTS]
             if each.url
         ]
@@ -80,7 +88,7 @@ def _truncated(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = (
     """A query within the API's limits: excess words and domains are dropped."""
     operators = ""
     for number in range(min(len(domains or blocked), _MOST_DOMAINS), 0, -1):
-        operators = restricted("", domains[:number], blocked[:number])
+        operators = with_site_operators("", domains[:number], blocked[:number])
         if len(operators) <= _LONGEST // 2:
             break
     else:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gateway_browser.config import ExaConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain
+from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, snippet_text
 
 _MOST = 100
 _SNIPPET = 600
@@ -52,8 +52,8 @@ class Exa:
         return [
             SearchHit(
                 url=each.url,
-                title=plain(each.title),
-                snippet=plain(" … ".join(each.highlights or ()))[:_SNIPPET],
+                title=snippet_text(each.title),
+                snippet=snippet_text(" … ".join(each.highlights or ()))[:_SNIPPET],
             )
             for each in (answer.results or [])[:MOST_RESULTS]
             if each.url

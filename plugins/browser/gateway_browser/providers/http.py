@@ -62,12 +62,12 @@ async def ask(
         raise ProviderFailure("the search engine's answer cannot be read") from None
 
 
-def plain(text: str | None) -> str:
+def snippet_text(text: str | None) -> str:
     """A snippet without markup, on one line."""
     return " ".join(html.unescape(_TAG.sub("", (text or "")[:_LONGEST_TEXT])).split())
 
 
-def restricted(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> str:
+def with_site_operators(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> str:
     """A query with `site:` operators for domains, which most engines support. `blocked` ones are named if `domains` is
     empty."""
     if not domains:

@@ -10,7 +10,13 @@ from msgspec import Struct
 
 from gateway_browser.config import SearxngConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, plain, restricted
+from gateway_browser.providers.http import (
+    MOST_RESULTS,
+    api_client,
+    ask,
+    snippet_text,
+    with_site_operators,
+)
 
 _HINTS = {
     403: "its settings must allow the format json",
@@ -46,14 +52,16 @@ class Searxng:
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """SearXNG supports neither a number of results nor a location."""
         parameters = {
-            "q": restricted(query.text, query.domains, query.blocked_domains),
+            "q": with_site_operators(query.text, query.domains, query.blocked_domains),
             **self._parameters,
         }
         given = {name: value for name, value in parameters.items() if value}
         request = self._client.build_request("GET", self._url, params=given)
         answer = await ask(self._client, request, _Answer, hints=_HINTS)
         return [
-            SearchHit(url=each.url, title=plain(each.title), snippet=plain(each.content))
+            SearchHit(
+                url=each.url, title=snippet_text(each.title), snippet=snippet_text(each.content)
+            )
             for each in (answer.results or [])[:MOST_RESULTS]
             if each.url
         ]

@@ -24,7 +24,7 @@ export function keysView() {
   const body = h("div");
   shown(body, async () => {
     const answer = await get("/v1/gateway/keys");
-    if (!answer.data.length) return h("p", { class: "hint" }, answer.needs_key ? "No API keys: authenticators know who sends requests." : "No API keys are configured: anyone who reaches the gateway may use it.");
+    if (!answer.data.length) return h("p", { class: "hint" }, answer.needs_key ? "No API keys: authenticators know who sends requests." : "No API keys are configured: anyone who reaches the gateway may use it. The command gateway key NAME makes one.");
     return [
       table("API keys", ["Name", "Models", "Tools", "Limits", "Tokens today", "Requests today", "Tokens in 30 days", "Runs now", "Last used"], answer.data.map((key) => [
         h("div", {}, h("strong", {}, key.name), " ", key.admin && badge("admin", null), key.keys > 1 && h("div", { class: "hint" }, `${key.keys} keys`), key.expires && h("div", { class: "hint" }, `Until ${date(key.expires)}`)),

@@ -16,8 +16,11 @@ export async function reference(body, filter) {
       groups.get(tag).push({ method: method.toUpperCase(), path, operation });
     }
   }
+  // Responses first, then what is below /v1, then the rest.
+  const rank = ([, [{ path }]]) => (path.startsWith("/v1/responses") ? 0 : path.startsWith("/v1/") ? 1 : 2);
+  const ordered = [...groups].sort((one, other) => rank(one) - rank(other));
   const draw = (wanted) => {
-    const shown = [...groups].map(([tag, operations]) => [tag, operations.filter(({ method, path, operation }) => `${method} ${path} ${operation.summary}`.toLowerCase().includes(wanted))]);
+    const shown = ordered.map(([tag, operations]) => [tag, operations.filter(({ method, path, operation }) => `${method} ${path} ${operation.summary}`.toLowerCase().includes(wanted))]);
     fill(body, shown.filter(([, operations]) => operations.length).map(([tag, operations]) => h("section", { class: "group" }, h("h2", {}, tag),
       operations.map((each) => operationView(each, described)))));
     if (!body.firstChild) append(body, [h("p", { class: "hint" }, "No operation has these words.")]);
@@ -37,7 +40,7 @@ function lazy(attributes, summary, make) {
 }
 
 function operationView({ method, path, operation }, described) {
-  const title = [h("span", { class: `method ${method.toLowerCase()}` }, method), h("span", { class: "mono path" }, path), h("span", { class: "soft" }, operation.summary)];
+  const title = [h("span", { class: `method ${method.toLowerCase()}` }, method), h("span", { class: "mono path" }, path), h("span", { class: "soft" }, (operation.summary || "").replaceAll("`", ""))];
   return lazy({ class: "card operation" }, title, () => h("div", { class: "card-body" },
     operation.description && h("p", {}, operation.description),
     operation.security && h("p", { class: "hint" }, "Needs an API key: Authorization: Bearer …"),

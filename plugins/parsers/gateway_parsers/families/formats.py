@@ -217,6 +217,15 @@ FORMATS = (
         summary="thinking, text and action blocks (Command A+)",
     ),
     FormatSpec(
+        name="cohere_command5",
+        reasoning=marks.COHERE,
+        calls=tags.COHERE_5,
+        frame=marks.COMMAND_4_TEXT,
+        hidden_tags=marks.CITATION,
+        cites=True,
+        summary="thinking and text blocks, and calls in nested tags (Command 5)",
+    ),
+    FormatSpec(
         name="granite",
         reasoning=marks.GRANITE,
         calls=objects.GRANITE,

@@ -64,6 +64,7 @@ COMMAND_3_TEXT = Frame(
     also_open=("<|START_TEXT|>",),
     also_close=("<|END_TEXT|>",),
     special=True,
+    ends_reasoning=("<|START_RESPONSE|>", "<|START_TEXT|>"),
 )
 COMMAND_4_TEXT = Frame(
     open="<|START_TEXT|>",
@@ -71,6 +72,7 @@ COMMAND_4_TEXT = Frame(
     also_open=("<|START_RESPONSE|>",),
     also_close=("<|END_RESPONSE|>",),
     special=True,
+    ends_reasoning=("<|START_TEXT|>", "<|START_RESPONSE|>"),
 )
 
 CITATION = ("<co", "</co")
@@ -91,6 +93,7 @@ KIMI_3_TEXT = Frame(
     close="<|close|>response<|sep|>",
     also_close=("<|close|>message<|sep|>",),
     special=True,
+    ends_reasoning=("<|open|>response<|sep|>",),
     with_calls=True,
 )
 
@@ -117,6 +120,7 @@ INKLING_TEXT = Frame(
     ),
     also_close=("<|content_model_end_sampling|>",),
     special=True,
+    ends_reasoning=("<|content_text|>",),
     titled="<|message_model|>",
     title_end="<|content_",
 )
@@ -199,4 +203,5 @@ MUSE_TEXT = Frame(
     ),
     also_close=("<|eom|>",),
     special=True,
+    ends_reasoning=("<|start|>assistant to=user<|message|>",),
 )

@@ -7,6 +7,7 @@ from gateway_parsers.kit.arguments import Trim
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.nested_tags import NestedTagCalls
 from gateway_parsers.kit.tag_calls import TagCalls
+from gateway_parsers.kit.value_tags import ValueTagCalls
 
 
 def _functions(tag: str, *, trim: Trim = "newline", line: str = "\n") -> TagCalls:
@@ -237,6 +238,8 @@ KIMI_K3 = TagCalls(
     closing="<|close|>tools<|sep|>",
     between="",
 )
+
+COHERE_5 = ValueTagCalls(prefix="cofl:", section="tool_calls", call="tool_call", value="value")
 
 MINICPM_5 = TagCalls(
     start="<function",

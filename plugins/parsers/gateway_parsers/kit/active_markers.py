@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway.sdk import CallPiece
+from gateway.sdk import CallPiece, Tokenizer
 from gateway_parsers.kit.call_markup import CallMarkup
 from gateway_parsers.kit.markers import Marker, MarkerSet, Where
 from gateway_parsers.kit.syntax import CallSyntax
@@ -35,8 +35,11 @@ class State(Struct, frozen=True):
 class ActiveMarkers:
     """The marker sets of one format, each created once."""
 
-    def __init__(self, spec: FormatSpec) -> None:
+    def __init__(self, spec: FormatSpec, tokenizer: Tokenizer | None = None) -> None:
         self._spec = spec
+        self._tokenizer = tokenizer
+        self._firsts: dict[str, str] = {}
+        """For each marker, the text of its first token."""
         self._sets: dict[State, MarkerSet] = {}
         self.call_markup = _markup_of(spec.calls)
         marks = spec.reasoning
@@ -52,6 +55,23 @@ class ActiveMarkers:
             found = self._sets[state] = MarkerSet(self._markers(state))
         return found
 
+    def cuts_token(self, beginning: str, markers: MarkerSet) -> bool:
+        """Whether `beginning`, with which `markers` begin, would cut the first token of each of them. The model writes
+        a token whole, so this is text."""
+        tokenizer = self._tokenizer
+        if tokenizer is None:
+            return False
+        for marker in markers.beginning(beginning):
+            text = marker.text
+            first = self._firsts.get(text)
+            if first is None:
+                first = self._firsts[text] = tokenizer.decode(tokenizer.encode(text)[:1])
+            if marker.action == "turn_end" and first != text:
+                continue  # another family's
+            if len(first) <= len(beginning) or not first.startswith(beginning):
+                return False
+        return True
+
     def _markers(self, state: State) -> list[Marker]:
         markers: list[Marker] = []
         frame = self._spec.frame
@@ -61,6 +81,8 @@ class ActiveMarkers:
             markers += [Marker(text, "frame", opens) for text in frame.opens]
             closes: Where = "anywhere" if ends_here else "fresh"
             markers += [Marker(text, "frame", closes) for text in frame.closes]
+        elif frame is not None:
+            markers += [Marker(text, "frame") for text in frame.ends_reasoning]
         marks = self._spec.reasoning
         if marks is not None and state.inside:
             markers += [Marker(text, "close") for text in marks.closes]

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from gateway.sdk.json_schema import JsonType
 
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NUMBER_CHARACTERS = "+-.0123456789eE"
 _LITERALS: dict[JsonType, tuple[str, ...]] = {
     "boolean": ("true", "false"), "null": ("null", "none"),
@@ -82,14 +82,14 @@ def _as(kind: JsonType, text: str, types: Collection[JsonType]) -> str | None:
 def _integer(text: str, *, lenient: bool) -> str | None:
     if len(text) > MAX_DIGITS:
         return None
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         if not set(text) & set(".eE"):
             return text
         if not lenient:
             return None
         value = float(text)
         return str(int(value)) if math.isfinite(value) and value.is_integer() else None
-    if lenient and _INTEGER.fullmatch(text):
+    if lenient and INTEGER.fullmatch(text):
         return str(int(text))
     return None
 
@@ -97,12 +97,12 @@ def _integer(text: str, *, lenient: bool) -> str | None:
 def _number(text: str, *, lenient: bool) -> str | None:
     if len(text) > MAX_DIGITS:
         return None
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         return text if math.isfinite(float(text)) else None
-    if lenient and _DECIMAL.fullmatch(text):
+    if lenient and DECIMAL.fullmatch(text):
         value = float(text)
         if math.isfinite(value):
-            return str(int(text)) if _INTEGER.fullmatch(text) else repr(value)
+            return str(int(text)) if INTEGER.fullmatch(text) else repr(value)
     return None
 
 

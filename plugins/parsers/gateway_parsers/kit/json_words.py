@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
-from gateway_parsers.kit.coercion import MAX_DIGITS, quoted
+from gateway_parsers.kit.coercion import DECIMAL, INTEGER, MAX_DIGITS, NUMBER, quoted
 
 LITERALS: Final = ("true", "false", "null")
 _WORDS: Final = {
@@ -16,13 +15,10 @@ _WORDS: Final = {
     "undefined": "null",
     "NaN": "null",
 }
-_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DECIMAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def is_scalar(word: str) -> bool:
-    return word in LITERALS or _NUMBER.fullmatch(word) is not None
+    return word in LITERALS or NUMBER.fullmatch(word) is not None
 
 
 def scalar(word: str) -> str:
@@ -32,8 +28,8 @@ def scalar(word: str) -> str:
     if word in _WORDS:
         return _WORDS[word]
     if len(word) <= MAX_DIGITS:
-        if _INTEGER.fullmatch(word):
+        if INTEGER.fullmatch(word):
             return str(int(word))
-        if _DECIMAL.fullmatch(word) and math.isfinite(float(word)):
+        if DECIMAL.fullmatch(word) and math.isfinite(float(word)):
             return repr(float(word))
     return quoted(word)

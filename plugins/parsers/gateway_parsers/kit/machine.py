@@ -295,9 +295,9 @@ class Machine(_ShortPath):
         if self._malformed_call and not self._reasoning:
             return self._sets.call_markup.partial(text, pos)
         length = self._active.held(text, pos, self._position)
-        if not length:
-            return 0
         start = len(text) - length
+        if not length or self._sets.cuts_token(text[start:], self._active):
+            return 0
         if self._sets.special and "|>" in text[start:]:
             return length  # a whole special token
         if length < _MIN_OPENER or not self._is_markup(text[start:]):
@@ -352,6 +352,10 @@ class Machine(_ShortPath):
             self._reasoning = False
             self._meter.begin_span(offset, False)
         elif marker.action == "frame":
+            if self._reasoning:
+                self._reasoning = False
+                self._meter.begin_span(offset, False)
+                self.recoveries += 1
             self._break = self._break or not self._position.fresh
             self._framed = marker.text in self._spec.frame_opens
             frame = self._spec.frame
@@ -427,8 +431,9 @@ class Machine(_ShortPath):
             self._possible_call = None
         elif self._last is CallEnded:
             self._new_block()
-        if final and self._limited and not self._bare:
-            # A limit cut the call off before its name: there is nothing to call, and its markup is not text.
+        cut_off = self._limited or (offset == self._fed and self._is_header())
+        if final and cut_off and not self._bare:
+            # The call ends before its name: there is nothing to call, and its markup is not text.
             self._malformed_call = True
             self._drop_spaces()
         elif self._is_malformed_call(reader, raw, final=final):
@@ -437,6 +442,10 @@ class Machine(_ShortPath):
             self._verbatim = self._verbatim or reader.verbatim
             self._active = self._markers()
             self._append(raw, offset - len(raw))
+
+    def _is_header(self) -> bool:
+        """Whether the reader's marker is the start of a header, and a special token."""
+        return "|>" in self._marker and self._marker in getattr(self._syntax, "prefaces", ())
 
     def _is_malformed_call(self, reader: CallReader, raw: str, *, final: bool) -> bool:
         """Whether text that could not be read is a call, whose markup is hidden, and not prose about calls."""

@@ -162,6 +162,10 @@ class MarkerSet:
         hit = self._pattern.match(text, pos) if self._pattern is not None else None
         return self._by_text[hit.group()][0] if hit is not None else None
 
+    def beginning(self, text: str) -> list[Marker]:
+        """The markers that begin with `text`."""
+        return [same[0] for marker, same in self._by_text.items() if marker.startswith(text)]
+
     def begins_at(self, text: str, pos: int) -> bool:
         """Whether `text` ends with a prefix of a marker that starts at `pos`."""
         return len(text) - pos <= self._reach and text[pos:] in self._prefixes

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Mapping
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -22,8 +22,8 @@ from gateway_parsers.kit.tags import attribute_of
 
 _ANYWHERE: Final = MarkerContext()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
-_TAG_END: Final = re.compile(r"[>\n]")
-_MAX_DEPTH: Final = 128
+MAX_DEPTH: Final = 128
+"""Deepest nesting of elements."""
 _TEXT: Final = "$text"
 """The member for text between the elements of an object."""
 _Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
@@ -48,6 +48,21 @@ class NestedTagShape(Struct, frozen=True, kw_only=True, dict=True):
         return MarkerSet((Marker(f"{self.prefix}<", "open"), Marker(f"{self.prefix}</", "close")))
 
 
+class NestedTags(Protocol):
+    """What the reader needs to know of the markup."""
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def end(self) -> str: ...
+
+    @property
+    def tags(self) -> MarkerSet:
+        """Starts of tags: `open` and `close`."""
+        ...
+
+
 class NestedTagReader(StepReader):
     """The reader of `NestedTagShape`. Top-level strings are emitted as they arrive, other parameters when they end."""
 
@@ -59,15 +74,19 @@ class NestedTagReader(StepReader):
         "_inner",
         "_node",
         "_open",
+        "_opening",
         "_shape",
         "_tag",
         "_tools",
         "_writer",
     )
 
+    _tag_end: ClassVar = re.compile(r"[>\n]")
+    """The end of a tag, or what is in none."""
+
     def __init__(
         self,
-        shape: NestedTagShape,
+        shape: NestedTags,
         marker: str,
         accept: Accept | None,
         tools: Mapping[str, ToolDefinition],
@@ -78,6 +97,7 @@ class NestedTagReader(StepReader):
         self._calls = 0
         self._in_call = False
         self._tag = ""
+        self._opening = ""
         self._closing = False
         self._begin_call(SchemaNode({}))
 
@@ -90,6 +110,11 @@ class NestedTagReader(StepReader):
         """Names of the elements within that string that are open."""
         self._count = 0
 
+    @property
+    def _in_value(self) -> bool:
+        """Whether a parameter is open."""
+        return bool(self._open)
+
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
@@ -101,7 +126,7 @@ class NestedTagReader(StepReader):
             return
         self.recoveries += 1
         self.unclosed = True
-        if stopped and self._in_call and not self._open and self._step is NestedTagReader._text:
+        if stopped and self._in_call and not self._in_value and self._step is NestedTagReader._text:
             self._end_call()
         self.status = "done"
 
@@ -116,7 +141,7 @@ class NestedTagReader(StepReader):
             if not text[pos:end].strip(WHITESPACE):
                 return len(text)  # an end marker that is cut off
             end = len(text)
-        if end > pos and not self._open:
+        if end > pos and not self._in_value:
             start = skip(text, pos, WHITESPACE)
             if start < end and not self._in_call:
                 return self._outside(start)
@@ -125,6 +150,7 @@ class NestedTagReader(StepReader):
         if hit is None:
             return end
         self._tag = ""
+        self._opening = hit[1].text
         self._closing = hit[1].action == "close"
         if not self.undecided and not self._in_call:
             self._undecide(text[end : end + len(hit[1].text)])
@@ -140,13 +166,15 @@ class NestedTagReader(StepReader):
         return pos
 
     def _in_tag(self, text: str, pos: int, final: bool) -> int:
-        hit = _TAG_END.search(text, pos)
+        hit = self._tag_end.search(text, pos)
         end = hit.start() if hit is not None else len(text)
         room = 2 * MAX_NAME - len(self._tag)
-        if end - pos > room or (hit is not None and hit[0] == "\n"):
+        if end - pos > room or (hit is not None and hit[0] != ">"):
             end = min(end, pos + room)
             if self._in_call:
                 self.recoveries += 1
+                if self._in_value:
+                    self._append(self._opening + self._tag + text[pos:end])
                 self._step = NestedTagReader._text
                 return end
             return self._outside(end)
@@ -180,7 +208,7 @@ class NestedTagReader(StepReader):
         self._begin_call(arguments_schema(self._tools.get(name)))
 
     def _open_element(self, name: str) -> None:
-        if len(self._open) >= _MAX_DEPTH:
+        if len(self._open) >= MAX_DEPTH:
             self.recoveries += 1
             return
         if self._writer is not None:  # an element inside a string is text

@@ -248,6 +248,8 @@ class PythonReader(StepReader):
             self._arguments("}" if self._arguments_begun else "{}")
         self._end()
         self._calls += 1
+        if self._list:
+            self._accept = None  # a list that has begun with a call is one of calls
         self._step = PythonReader._after
 
     def _broken(self, pos: int) -> int:

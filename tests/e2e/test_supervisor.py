@@ -1,4 +1,4 @@
-"""A supervisor that is killed leaves no worker behind that holds the port."""
+"""A supervisor that is killed leaves no worker behind that holds the port, and one that runs replaces a worker that hangs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,30 @@ def test_its_workers_end_and_the_port_is_free(start_server: Any) -> None:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", int(server.url.rpartition(":")[2])))
         again.listen()
+
+
+def workers_of(supervisor: int) -> set[int]:
+    """Its processes that `multiprocessing` has spawned."""
+    found = set()
+    for each in children(supervisor):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"multiprocessing.spawn" in Path(f"/proc/{each}/cmdline").read_bytes():
+                found.add(each)
+    return found
+
+
+def test_a_stopped_worker_is_replaced(start_server: Any) -> None:
+    server = start_server(WORKERS.replace("workers = 2", "workers = 2\nworker_timeout = 10"))
+    body = {"model": "scripted", "input": "hello"}
+    with server.http() as http:
+        wait_until(lambda: len(workers_of(server.process.pid)) == 2, "both workers run")
+        assert http.post("/v1/responses", json=body).status_code == 200
+    before = workers_of(server.process.pid)
+    stopped = min(before)
+    os.kill(stopped, signal.SIGSTOP)
+    wait_until(lambda: not runs(stopped), "the stopped worker is killed")
+    wait_until(lambda: len(workers_of(server.process.pid)) == 2, "another one is started")
+    assert f"worker {stopped} has not run its event loop for 10 s (worker_timeout)" in server.log
+    with server.http() as http:
+        assert http.post("/v1/responses", json=body).status_code == 200
+    assert server.stop() == 0

@@ -1,0 +1,102 @@
+"""Caches that keep what was used last."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
+
+
+class LruCache(Generic[KeyT, ValueT]):
+    """At most `most` values, whose sizes are at most `max_size` together. The least recently used ones are dropped first;
+    the newest always stays."""
+
+    def __init__(self, most: int = sys.maxsize, *, max_size: int = sys.maxsize) -> None:
+        self._most = most
+        self._max_size = max_size
+        self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+        self._size = 0
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._entries
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """The value of a key, which is used thereby; None if there is none."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: KeyT, value: ValueT, size: int = 0) -> None:
+        """Keep a value of this size under a key, in place of any earlier one."""
+        if key in self._entries:
+            self._size -= self._entries.pop(key)[1]
+        self._entries[key] = value, size
+        self._size += size
+        while len(self._entries) > 1 and (
+            len(self._entries) > self._most or self._size > self._max_size
+        ):
+            _, (_, dropped) = self._entries.popitem(last=False)
+            self._size -= dropped
+
+
+class ComputedCache(Generic[KeyT, ValueT]):
+    """An LRU cache of values that take long to make. Values larger than `max_size` are not kept.
+
+    Concurrent calls with one key make its value once. The making is cancelled when all who wait for it are.
+    """
+
+    def __init__(self, max_size: int, size_of: Callable[[ValueT], int]) -> None:
+        """`size_of` tells the size of a value, in the unit of `max_size`."""
+        self._max_size = max_size
+        self._size_of = size_of
+        self._values = LruCache[KeyT, ValueT](max_size=max_size)
+        self._making: dict[KeyT, _Making[ValueT]] = {}
+
+    async def get(self, key: KeyT, make: Callable[[], Coroutine[Any, Any, ValueT]]) -> ValueT:
+        """The value of a key, which `make` makes if it is not there. Raises what `make` raises."""
+        if (found := self._values.get(key)) is not None:
+            return found
+        making = self._making.get(key)
+        if making is None:
+            making = self._making[key] = _Making(asyncio.ensure_future(make()))
+            making.task.add_done_callback(lambda task: self._store(key, task))
+        making.waiting += 1
+        try:
+            return await asyncio.shield(making.task)
+        finally:
+            making.waiting -= 1
+            if not making.waiting and not making.task.done():
+                self._forget(key, making.task)
+                making.task.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the making of all values. The calls that wait for them are cancelled too."""
+        for making in self._making.values():
+            making.task.cancel()
+
+    def _store(self, key: KeyT, task: asyncio.Future[ValueT]) -> None:
+        self._forget(key, task)
+        if not task.cancelled() and task.exception() is None:
+            value = task.result()
+            size = self._size_of(value)
+            if size <= self._max_size and key not in self._values:
+                self._values.put(key, value, size)
+
+    def _forget(self, key: KeyT, task: asyncio.Future[ValueT]) -> None:
+        if (making := self._making.get(key)) is not None and making.task is task:
+            del self._making[key]
+
+
+class _Making(Generic[ValueT]):
+    """A value that is being made, and how many calls wait for it."""
+
+    def __init__(self, task: asyncio.Future[ValueT]) -> None:
+        self.task = task
+        self.waiting = 0

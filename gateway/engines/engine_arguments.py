@@ -1,0 +1,36 @@
+"""Arguments that a configuration passes to an engine's library unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gateway.config.tables import suggestion
+from gateway.errors import ConfigurationError
+
+
+def check_engine_arguments(
+    args: Mapping[str, Any],
+    where: str,
+    *,
+    library: str,
+    fields: Collection[str],
+    reserved: Mapping[str, str],
+    known: Collection[str] | None,
+) -> None:
+    """Raise `ConfigurationError` for a name in the table `args` of `where` that `library` must not get from there.
+
+    `fields` are the names that have a place of their own in `where`; `reserved` maps names that the gateway sets to what
+    to use instead; `known` are the library's own names, or None if they are not known.
+    """
+    for name in args:
+        if name in reserved:
+            raise ConfigurationError(
+                f"{where}.args.{name} cannot be set there; use {reserved[name]} instead."
+            )
+        if name in fields:
+            raise ConfigurationError(f"{where}.args.{name} has a place of its own: {where}.{name}.")
+        if known is not None and name not in known:
+            raise ConfigurationError(
+                f"{where}.args.{name}: {library} has no such engine argument; {suggestion(name, known)}"
+            )

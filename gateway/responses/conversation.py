@@ -1,0 +1,96 @@
+"""The conversation of a request: what it continues from, its own items, and what the model reads of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from gateway.errors import ParamPath
+from gateway.protocols import CallRecord
+from gateway.responses.history import check_room, history_of, resolve_references
+from gateway.responses.input_checks import check_outputs, check_pairs
+from gateway.responses.model_context import read_by_model
+from gateway.responses.own_items import own_items
+from gateway.responses.params import request_params
+from gateway.runtime.sealing import open_items
+from gateway.runtime.served_model import ServedModel
+from gateway.runtime.services import Services
+from gateway.tools.client_functions import BRINGS_TOOLS, ClientFunction, client_tools_of
+from gateway.tools.credentials import items_without_credentials
+from gateway.wire.items import Item, ItemReference, Message, Reasoning
+from gateway.wire.large_bodies import pass_over
+from gateway.wire.request import ResponseRequest
+
+_PLAIN: Final = frozenset({Message})
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """See `conversation_of`."""
+
+    history: Sequence[Item]
+    """The items that the request continues from, oldest first."""
+    own: Sequence[Item]
+    """The request's own items, each with an id, and without credentials."""
+    items: Sequence[Item]
+    """The history and the own items."""
+    kinds: frozenset[type[Item]]
+    """The types of the items, and of those that were sent. What concerns one type is skipped if it is not among them."""
+    read: Sequence[Item]
+    """What the model reads of the items."""
+    results: Mapping[str, CallRecord] = {}
+    """By id of an item: what the model reads of it that the item does not show."""
+    tools: Sequence[tuple[ParamPath, ClientFunction]] = ()
+    """The tools that items bring, oldest first, each with its place."""
+    has_credentials: bool = False
+    """Whether the request's own items were sent with credentials."""
+
+
+async def conversation_of(
+    request: ResponseRequest,
+    services: Services,
+    model: ServedModel,
+    owner: str | None,
+    known: Sequence[Item] | None,
+) -> Conversation:
+    """The conversation of a request to `model`, checked. `known` is its history, if that is not in the store.
+
+    Raises a `GatewayError` that names the invalid parameter.
+    """
+    own, kinds = await pass_over(request.input or (), own_items)
+    sent = own
+    if not kinds.isdisjoint(BRINGS_TOOLS):
+        own = items_without_credentials(own)
+    has_credentials = own is not sent and own != sent
+    if Reasoning in kinds:
+        own = open_items(own, services.sealer, owner, model=model.name)
+    history = known or ()
+    continues = request.previous_response_id is not None or request.conversation is not None
+    if known is None and continues:
+        history = await history_of(request, services.store, owner)
+    if ItemReference in kinds:
+        own = await resolve_references(own, history, services.store, owner)
+    whole = [*history, *own] if history else own
+    if request.conversation is not None:
+        check_room(whole, services.conversation_bounds)
+    if history or kinds != _PLAIN:
+        kinds = kinds.union(map(type, whole))
+    if kinds <= _PLAIN:  # as in most conversations
+        return Conversation(history=history, own=own, items=whole, kinds=kinds, read=whole)
+    if services.strict:
+        check_pairs(own, whole)
+    check_outputs(own, history)
+    with request_params(len(history), own, request.conversation_id):
+        tools = [] if kinds.isdisjoint(BRINGS_TOOLS) else client_tools_of(whole)
+        read, results = await read_by_model(whole, kinds, services, model, owner, own=len(history))
+    return Conversation(
+        history=history,
+        own=own,
+        items=whole,
+        kinds=kinds,
+        read=read,
+        results=results,
+        tools=tools,
+        has_credentials=has_credentials,
+    )

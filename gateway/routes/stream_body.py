@@ -1,0 +1,167 @@
+"""The body of a streamed answer: its head, its parts, and what keeps its connection open while there is nothing to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from litestar.types import Send
+
+from gateway.loop.sinks import ACCEPTED
+from gateway.shared_timers import SharedTimer, SharedTimers
+from gateway.uvicorn_internals.fast_path import ChunkWriter, SingleWrite, chunk_writer
+
+
+class StreamBody:
+    """The body of a streamed answer. Its head leaves in one write with its first part."""
+
+    __slots__ = (
+        "_headers",
+        "_is_opening",
+        "_send",
+        "_send_head",
+        "_sending",
+        "_timer",
+        "_unsent",
+        "_writer",
+        "write_chunk",
+    )
+
+    def __init__(
+        self, send_head: Send, send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]
+    ) -> None:
+        """`headers` are asked for when the head is sent."""
+        self._send_head = send_head
+        self._send = send
+        self._headers = headers
+        self._writer: ChunkWriter | None = None
+        """Set once the head is sent."""
+        self.write_chunk: Callable[[bytes], bool] | None = None
+        """Set once the head is sent. Writes a part unless the client is slow to read, and returns whether it did; costs less
+        than `write`. Not set while a part is left that was not sent."""
+        self._is_opening = False
+        """Whether the head is being sent."""
+        self._timer: SharedTimer | None = None
+        """When the silence is broken next."""
+        self._sending: asyncio.Task[None] | None = None
+        """Sends what breaks the silence, if that cannot be written at once."""
+        self._unsent = b""
+        """Parts whose sending was cancelled while it waited. They are sent before the next part."""
+
+    def write(self, part: bytes) -> Awaitable[None]:
+        """Send `part`. Awaiting the result, before the next part, is the back-pressure; it is `ACCEPTED` where there is none. If
+        that is cancelled, as at a deadline while the client is slow to read, the part is sent before the next one."""
+        if self._unsent:
+            part, self._unsent = self._unsent + part, b""
+        if self._writer is None:
+            return self._begin(part) if self._sending is None else self._write_after(part)
+        if self._writer.write(part):
+            return ACCEPTED
+        self._writer.wrote = True
+        return self._send_part(part)
+
+    async def open(self) -> Callable[[bytes], bool]:
+        """Send the head before there is a part. Returns `write_chunk`. Called first, if at all."""
+        self._is_opening = True
+        await self._start()
+        return self._opened().write
+
+    async def end(self, part: bytes) -> None:
+        """Send the last part."""
+        if not await self.has_begun():
+            await self._start()
+        last = self._unsent + part
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
+
+    def keep_open(
+        self, timers: SharedTimers, first: float, seconds: float, sign: Callable[[], bytes]
+    ) -> None:
+        """Send what `sign` returns after `first` seconds without a part, and then after every `seconds` of silence, if that is not
+        0. It may be what the body begins with. Nothing is sent if it is empty, or while the client is slow to read."""
+        self._timer = timers.call_later(first, partial(self._check, timers, seconds, sign))
+
+    async def has_begun(self) -> bool:
+        """Break no further silence, and wait until a head that is being sent for one has left. Returns whether the head is sent, so
+        that the status cannot change."""
+        self._end_timer()
+        if self._sending is not None:
+            await self._settle(self._sending)
+        return self._writer is not None
+
+    async def close(self) -> None:
+        """Send nothing more. Called however the answer ends."""
+        self._end_timer()
+        if self._sending is not None:
+            self._sending.cancel()
+            await self._settle(self._sending)
+
+    def _check(self, timers: SharedTimers, seconds: float, sign: Callable[[], bytes]) -> None:
+        self._timer = None
+        if seconds:
+            self._timer = timers.call_later(seconds, partial(self._check, timers, seconds, sign))
+        writer = self._writer
+        if self._sending is not None and not self._sending.done():
+            return  # the client has yet to read the last sign
+        if writer is None:
+            if not self._is_opening and (part := sign()):
+                self._sending = asyncio.create_task(self._begin(part))
+            return
+        if not writer.wrote and (part := sign()) and not writer.write(part) and writer.by_asgi:
+            self._sending = asyncio.create_task(self._send_part(part))
+        writer.wrote = False
+
+    async def _begin(self, part: bytes) -> None:
+        self._is_opening, started = True, False
+        try:
+            with SingleWrite(self._send):
+                await self._start()
+                started = True
+                await self._send_part(part)
+        except asyncio.CancelledError:
+            if not started:
+                self._unsent = part
+            raise
+        finally:
+            if started:
+                self._opened().wrote = True
+
+    async def _write_after(self, part: bytes) -> None:
+        """Write `part` after what breaks the silence."""
+        if self._sending is not None:
+            try:
+                await self._settle(self._sending)
+            except asyncio.CancelledError:
+                self._unsent = part
+                raise
+        await self.write(part)
+
+    async def _settle(self, sending: asyncio.Task[None]) -> None:
+        await asyncio.wait((sending,))  # which goes on if this is cancelled
+        self._sending = None
+        if not sending.cancelled():
+            sending.exception()  # the next part fails likewise
+
+    def _opened(self) -> ChunkWriter:
+        self._writer = writer = chunk_writer(self._send)
+        self.write_chunk = None if self._unsent else writer.write
+        self._is_opening = False
+        return writer
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _start(self) -> None:
+        await self._send_head(
+            {"type": "http.response.start", "status": 200, "headers": [*self._headers()]}
+        )
+
+    async def _send_part(self, part: bytes) -> None:
+        try:
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+        except asyncio.CancelledError:
+            # It was not written: servers wait for slow clients before they write.
+            self._unsent, self.write_chunk = part, None
+            raise
