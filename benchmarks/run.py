@@ -1,8 +1,8 @@
 """Measures the serving layer: `python -m benchmarks [--quick]`.
 
 Every figure is CPU time of the server's process, from /proc, divided by what it served. Each gateway figure is shown
-with the floor's of the same run, because absolute times differ between machines. Both servers are measured in turn for
-several rounds, and the median is used, because other work on the machine varies.
+with those of the floors of the same run (see `benchmarks.serve`), because absolute times differ between machines. All
+servers are measured in turn for several rounds, and the median is used, because other work on the machine varies.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.processes import wait_until_open
 from gateway.testing.redis_process import free_port
 
 ROOT = Path(__file__).parent.parent
+FLOORS = ("floor", "litestar")
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -59,7 +60,7 @@ class Server:
 
 @contextmanager
 def serving(kind: str, root: Path = ROOT) -> Iterator[Server]:
-    """Run a server of `kind` (`floor` or `gateway`) of the checkout `root` on a free port; stop it at the end."""
+    """Run a server of `kind` (`floor`, `litestar` or `gateway`) of the checkout `root` on a free port; stop it at the end."""
     port = free_port()
     folders = [root, *root.glob("plugins/*/"), *root.glob("backends/*/")]
     path = os.pathsep.join(str(folder.resolve()) for folder in folders)
@@ -90,7 +91,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     requests: int = 1
     """Number of requests per connection, one after the other."""
     floor: bool = False
-    """Whether the floor runs this case too."""
+    """Whether the floors run this case too."""
 
 
 CASES = (
@@ -159,40 +160,46 @@ def median(rows: Sequence[Row]) -> Row:
 
 
 def measure_all(cases: Sequence[Case], rounds: int) -> list[Row]:
-    """Measure every case `rounds` times, floor and gateway in turn."""
+    """Measure every case `rounds` times, the servers in turn."""
     rows = []
     with ExitStack() as stack:
-        servers = [stack.enter_context(serving(kind)) for kind in ("floor", "gateway")]
+        servers = [stack.enter_context(serving(kind)) for kind in (*FLOORS, "gateway")]
         for server in servers:
             measure(server, Case(name="warm-up", pace="flat", streams=16, tokens=100))
         for case in cases:
-            asked = servers if case.floor else servers[1:]
+            asked = servers if case.floor else servers[-1:]
             seen = [[measure(server, case) for server in asked] for _ in range(rounds)]
             rows += [median(each) for each in zip(*seen, strict=True)]
     return rows
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as Markdown, each with the floor's of the same case."""
-    floor = {row.case: row for row in rows if row.server == "floor"}
+    """The rows as Markdown, each with those of the floors of the same case."""
     lines = [
-        "| case | floor, µs | gateway, µs | × floor | TTFT p50 / p99, ms | KiB per stream |",
-        "|---|---|---|---|---|---|",
+        "| case | floor, µs | Litestar, µs | gateway, µs | × floor | × Litestar | TTFT p50 / p99, ms: floor | Litestar "
+        "| gateway | KiB per stream |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
+    seen = {(row.server, row.case): row for row in rows}
     for row in rows:
-        if row.server == "floor":
+        if row.server != "gateway":
             continue
-        base = floor.get(row.case)
-        ratio = (
-            f"{base.cpu_us:.1f} | {row.cpu_us:.1f} | {row.cpu_us / base.cpu_us:.2f}"
-            if base
-            else f" | {row.cpu_us:.1f} | "
-        )
-        lines.append(
-            f"| {row.case} | {ratio} | {row.first_p50_ms:.1f} / {row.first_p99_ms:.1f} "
-            f"| {row.kib_per_stream:.0f} |"
-        )
+        floors = [seen.get((kind, row.case)) for kind in FLOORS]
+        cells = [
+            row.case,
+            *(f"{each.cpu_us:.1f}" if each else "" for each in floors),
+            f"{row.cpu_us:.1f}",
+            *(f"{row.cpu_us / each.cpu_us:.2f}" if each else "" for each in floors),
+            *(_first(each) if each else "" for each in floors),
+            _first(row),
+            f"{row.kib_per_stream:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _first(row: Row) -> str:
+    return f"{row.first_p50_ms:.1f} / {row.first_p99_ms:.1f}"
 
 
 def main() -> None:

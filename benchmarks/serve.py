@@ -1,17 +1,21 @@
-"""The measured servers: `python -m benchmarks.serve floor|gateway PORT`.
+"""The measured servers: `python -m benchmarks.serve floor|litestar|gateway PORT`.
 
 `floor` is the lower bound for the gateway: uvicorn with one bare ASGI application that writes prebuilt event frames
-(for JSON, a prebuilt response), and the same ticker. `gateway` is the real gateway on the null engine.
+(for JSON, a prebuilt response), and the same ticker. `litestar` writes the same bytes from a handler of a Litestar
+application, as its documentation shows it. `gateway` is the real gateway on the null engine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import uvicorn
+from litestar import Litestar, Response, post
+from litestar.response import Stream
 
 from benchmarks import null_engine
 from benchmarks.null_engine import Ticker
@@ -48,11 +52,11 @@ def gateway(port: int) -> None:
     run(config, load_plugins(config.plugins, extra=[null_engine]))
 
 
-class Floor:
-    """Writes prebuilt bytes at the pace given by the request's model name."""
+class PreparedAnswers:
+    """The bytes of one token's event, at the pace given by the request's model name."""
 
     def __init__(self) -> None:
-        self._frame = sse_frame(
+        self.frame = sse_frame(
             OutputTextDelta(
                 sequence_number=1000,
                 item_id="msg_" + "0" * 48,
@@ -64,6 +68,19 @@ class Floor:
         )
         self._ticker: Ticker | None = None
 
+    def ticker(self, model: str) -> Ticker | None:
+        """The ticker that streams of `model` wait for, if it is paced."""
+        if self._ticker is None:
+            self._ticker = Ticker(INTERVAL_MS / 1000)
+        return self._ticker if model.endswith("paced") else None
+
+
+class Floor:
+    """The bare ASGI application."""
+
+    def __init__(self) -> None:
+        self._answers = PreparedAnswers()
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body = b""
         while True:
@@ -72,15 +89,13 @@ class Floor:
             if not message.get("more_body"):
                 break
         request = msgspec.json.decode(body)
-        if self._ticker is None:
-            self._ticker = Ticker(INTERVAL_MS / 1000)
-        ticker = self._ticker if request["model"].endswith("paced") else None
+        ticker = self._answers.ticker(request["model"])
         if not request["stream"]:
             await self._answer(request["max_output_tokens"], send)
             return
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        frame = self._frame
+        frame = self._answers.frame
         for _ in range(request["max_output_tokens"]):
             await (ticker.next() if ticker else asyncio.sleep(0))
             await send({"type": "http.response.body", "body": frame, "more_body": True})
@@ -98,13 +113,47 @@ class Floor:
         await send({"type": "http.response.body", "body": JSON_ANSWER})
 
 
-def floor(port: int) -> None:
+class FloorRequest(msgspec.Struct):
+    """What the floors read of a request."""
+
+    model: str
+    max_output_tokens: int
+    stream: bool
+
+
+def litestar_application() -> Litestar:
+    """The Litestar application that writes the floor's bytes."""
+    answers = PreparedAnswers()
+
+    async def frames(request: FloorRequest) -> AsyncIterator[bytes]:
+        ticker, frame = answers.ticker(request.model), answers.frame
+        for _ in range(request.max_output_tokens):
+            await (ticker.next() if ticker else asyncio.sleep(0))
+            yield frame
+        yield b"data: [DONE]\n\n"
+
+    @post("/v1/responses", status_code=200)
+    async def respond(data: FloorRequest) -> Response[bytes] | Stream:
+        if data.stream:
+            return Stream(frames(data), media_type="text/event-stream")
+        for _ in range(data.max_output_tokens):
+            await asyncio.sleep(0)
+        return Response(JSON_ANSWER, media_type="application/json")
+
+    return Litestar([respond], openapi_config=None)
+
+
+def serve(application: Any, port: int) -> None:
+    """Run uvicorn as the gateway does."""
     uvicorn.run(
-        Floor(), port=port, http="httptools", loop="uvloop", ws="none", lifespan="off",
+        application, port=port, http="httptools", loop="uvloop", ws="none", lifespan="off",
         access_log=False, log_level="warning",
     )  # fmt: skip
 
 
 if __name__ == "__main__":
     which, at = sys.argv[1], int(sys.argv[2])
-    floor(at) if which == "floor" else gateway(at)
+    if which == "gateway":
+        gateway(at)
+    else:
+        serve(Floor() if which == "floor" else litestar_application(), at)
