@@ -16,6 +16,7 @@ from gateway.media.encoded import check_media_type, too_large
 from gateway.media.refused import DOWNLOAD_FAILED, FILE_TOO_LARGE, INVALID_URL, MediaRefused
 from gateway.net.guard import HostGuard, Resolve, check_host_patterns
 from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
+from gateway.net.http_transport import HttpTransport
 
 _LONGEST_URL: Final = 4096
 _ACCEPT: Final = {
@@ -68,7 +69,7 @@ class MediaFetcher:
         """The file at `url`, after redirects. Raises `MediaRefused`."""
         self._check_url(url)
         config = self._config
-        transport = httpx2.AsyncHTTPTransport(verify=self._tls, trust_env=False)
+        transport = HttpTransport(self._tls)
         client = httpx2.AsyncClient(
             transport=LimitedTransport(GuardedTransport(transport, self._guard), self._max_bytes),
             headers={**_HEADERS, "accept": _ACCEPT[self._what]},

@@ -5,9 +5,11 @@ from gateway.net.http import (
     LimitedTransport,
     TooLarge,
 )
+from gateway.net.http_transport import HttpTransport
 
 __all__ = [
     "GuardedTransport",
+    "HttpTransport",
     "LimitedTransport",
     "TooLarge",
 ]

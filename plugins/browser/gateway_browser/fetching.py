@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport
+from gateway.sdk.http import GuardedTransport, HttpTransport
 from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
 from gateway_browser.documents import PageText, is_readable
@@ -40,9 +40,7 @@ class PageFetcher:
         check_url(url, domains)
         config = self._config
         guard = _DomainGuard(config, domains, self._resolve)
-        transport = GuardedTransport(
-            httpx2.AsyncHTTPTransport(verify=self._tls, trust_env=False), guard
-        )
+        transport = GuardedTransport(HttpTransport(self._tls), guard)
         client = httpx2.AsyncClient(
             transport=transport,
             headers={

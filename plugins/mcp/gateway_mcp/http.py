@@ -8,7 +8,7 @@ from functools import cache
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport, LimitedTransport
+from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport
 from gateway.sdk.net import HostGuard
 from gateway_mcp.screening import ScreenedTransport
 
@@ -32,9 +32,7 @@ def http_client(
     Reads have no timeout, because servers keep streams open; calls have one.
     """
     trust_env = guard is None
-    transport: httpx2.AsyncBaseTransport = httpx2.AsyncHTTPTransport(
-        verify=_tls_context(trust_env), trust_env=trust_env
-    )
+    transport: httpx2.AsyncBaseTransport = HttpTransport(_tls_context(trust_env))
     if guard is not None:
         transport = GuardedTransport(transport, guard)
     return httpx2.AsyncClient(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.http import GuardedTransport, LimitedTransport
+from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport
 from gateway.sdk.net import HostGuard
 from gateway_oidc.config import OidcConfig
 
@@ -85,7 +85,7 @@ class IssuerClient:
 async def open_client(config: OidcConfig) -> AsyncIterator[IssuerClient]:
     """A client with limits on size, time and addresses. `http` is for private addresses only."""
     guard = HostGuard(["*"], allow_private=True)
-    transport = GuardedTransport(httpx2.AsyncHTTPTransport(), guard)
+    transport = GuardedTransport(HttpTransport(), guard)
     async with httpx2.AsyncClient(
         transport=LimitedTransport(transport, MAX_BYTES),
         headers={"accept": "application/json", "accept-encoding": "identity"},

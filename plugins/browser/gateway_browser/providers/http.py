@@ -11,7 +11,7 @@ from typing import TypeVar
 import httpx2
 import msgspec
 
-from gateway.sdk.http import LimitedTransport, TooLarge
+from gateway.sdk.http import HttpTransport, LimitedTransport, TooLarge
 from gateway_browser.providers import ProviderFailure
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 @asynccontextmanager
 async def api_client(headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
     """A client for one API. Callers apply the timeout."""
-    transport = LimitedTransport(httpx2.AsyncHTTPTransport(), _MAX_BYTES)
+    transport = LimitedTransport(HttpTransport(), _MAX_BYTES)
     async with httpx2.AsyncClient(
         transport=transport,
         headers={"accept": "application/json", "accept-encoding": "identity", **headers},

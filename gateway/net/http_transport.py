@@ -1,0 +1,103 @@
+"""The connections of fetches: HTTP/1.1, with limits on the heads of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Any, Final
+
+import httpcore2
+import httpx2
+from httpcore2 import SOCKET_OPTION
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""The most bytes of an answer before its body: its head and the interim answers (1xx) before it."""
+_HEAD_PIECE: Final = 4096
+"""Bytes of heads that are read at once. They are parsed on the event loop, which one read may hold up for milliseconds."""
+_LIMITS: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)  # fmt: skip
+
+
+class HttpTransport(httpx2.AsyncHTTPTransport):
+    """Connects to web servers, whatever they send. An answer whose head, with the interim answers before it, exceeds
+    `MAX_HEAD_BYTES` fails with `httpx2.RemoteProtocolError`."""
+
+    def __init__(self, verify: ssl.SSLContext | None = None) -> None:
+        """`verify` checks certificates. None: with the usual authorities, or those that the environment names."""
+        context = httpx2.create_ssl_context() if verify is None else verify
+        super().__init__(verify=context, limits=_LIMITS)
+        # httpx2's own pool cannot be given a network backend.
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=_LIMITS.max_connections,
+            max_keepalive_connections=_LIMITS.max_keepalive_connections,
+            keepalive_expiry=_LIMITS.keepalive_expiry,
+            network_backend=_Backend(),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        stream = response.extensions.get("network_stream")
+        if isinstance(stream, _Stream):
+            stream.head_ended()
+        return response
+
+
+class _Backend(httpcore2.AsyncNetworkBackend):
+    def __init__(self) -> None:
+        self._inner = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # as its base
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        return _Stream(
+            await self._inner.connect_tcp(host, port, timeout, local_address, socket_options)
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that is read in small pieces, up to a limit, after a request was written and until its answer's head has ended."""
+
+    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
+        self._inner = inner
+        self._left: int | None = MAX_HEAD_BYTES
+        """What may still be read of the head; None in the body."""
+
+    def head_ended(self) -> None:
+        self._left = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109  # as its base
+        if self._left is None:
+            return await self._inner.read(max_bytes, timeout)
+        if not self._left:
+            raise httpcore2.RemoteProtocolError("the head of the answer is too long")
+        await asyncio.sleep(0)  # a TLS connection does not wait for what it has
+        data = await self._inner.read(min(max_bytes, _HEAD_PIECE, self._left), timeout)
+        self._left -= len(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as its base
+        self._left = MAX_HEAD_BYTES  # another request
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109  # as its base
+    ) -> httpcore2.AsyncNetworkStream:
+        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
