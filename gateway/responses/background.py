@@ -314,7 +314,7 @@ class BackgroundRuns:
         if began and run.plan.toolset.bound_tools:
             run.scope.abandon()  # its tools may have been called
             return False
-        run.attempt = record.attempt + 1
+        run.storage.attempt = record.attempt + 1
         run.response.status = "queued"
         claimed = run.record()
         try:

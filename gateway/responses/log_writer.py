@@ -48,9 +48,9 @@ class LogWriter:
         self._store = store
         self._run = run
         self._response_id = run.response.id
-        self._attempt = run.attempt
+        self._attempt = run.storage.attempt
         self._append = (
-            store.open_log(self._response_id, self._on_outcome, attempt=run.attempt)
+            store.open_log(self._response_id, self._on_outcome, attempt=run.storage.attempt)
             if isinstance(store, BufferedAppends)
             else None
         )
@@ -112,7 +112,7 @@ class LogWriter:
             self._stored = 0
         if self._unconfirmed:
             first, encoded = await self._missing_events(first, encoded, last)
-        if self._attempt != self._run.attempt:
+        if self._attempt != self._run.storage.attempt:
             self._append = None
         if self._append is None:
             await self._write_unbuffered(first, encoded, last)
@@ -133,7 +133,7 @@ class LogWriter:
         """Write to a store without buffered appends."""
         self._unconfirmed, self._unconfirmed_from = encoded, first
         added = await self._store.append_events(
-            self._response_id, encoded, last=last, attempt=self._run.attempt
+            self._response_id, encoded, last=last, attempt=self._run.storage.attempt
         )
         self._unconfirmed = ()
         if added:

@@ -1,4 +1,4 @@
-"""The run of one response: its turns, its events, and storing its end."""
+"""The run of one response: the models that are tried, and how it ends."""
 
 from __future__ import annotations
 
@@ -7,34 +7,22 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from gateway.errors import (
-    ConversationFull,
-    GatewayError,
-    StoreUnavailable,
-)
+from gateway.errors import GatewayError
 from gateway.loop.attempts import Attempts
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
 from gateway.loop.timings import answer_times
 from gateway.loop.writers import Sink
-from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
-from gateway.request_stats import clock
-from gateway.responses.ending import (
-    add_to_conversation,
-    as_ending,
-    failure_code,
-    goes_into_conversation,
-)
+from gateway.protocols import StoredResponse
+from gateway.responses.ending import failure_code
 from gateway.responses.plan import Plan
-from gateway.responses.turns import (
-    FrameSink,
-    Ready,
-)
+from gateway.responses.storage import RunStorage
+from gateway.responses.turns import FrameSink, Ready
 from gateway.responses.work import OPENING, ResponseWork
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.events import Event
-from gateway.wire.response import Response, snapshot
+from gateway.wire.response import Response
 
 logger = logging.getLogger("gateway.responses.run")
 
@@ -59,20 +47,17 @@ class ResponseRun:
         """`quiet`: build items without events, because none are sent. `attempts`: the models to try next if that of
         `plan` does not answer."""
         self.services = services
-        self.attempt = 0
-        """See `StoredResponse`."""
         self.scope = RunScope(
             services, name=f"response {plan.response.id}", api="responses", shows_cancelled=True
         )
         self.scope.stats.response_id = plan.response.id
+        self.storage = RunStorage(services, self.scope)
         self._quiet = quiet
         self._attempts = attempts
         self.head_sent = False
         """Whether the HTTP status was sent. Later failures are sent as events."""
         self._held: HeldSink[Ready] | None = None
         """The sink of the current attempt, if another model may still answer."""
-        self._lost_to_other = False
-        """Whether another process has ended the response, or runs it, since it was queued."""
         self._unsent: Sequence[Event] = ()
         """Events that are not sent yet because a later step may still fail. They are sent before the terminal event."""
         self._begin(plan)
@@ -141,19 +126,7 @@ class ResponseRun:
 
     def record(self) -> StoredResponse:
         """The response as it is now, as it is stored."""
-        plan = self.plan
-        return StoredResponse(
-            response=snapshot(self.response),
-            input=plan.input,
-            previous_response_id=plan.previous_response_id,
-            conversation_id=plan.conversation_id,
-            owner=plan.owner,
-            streamed=plan.background and plan.stream,
-            # A finished response is not run again, and its input is among its items.
-            request=plan.body if self.response.status in UNFINISHED else None,
-            attempt=self.attempt,
-            results=dict(self._work.assembler.items.results),
-        )
+        return self.storage.record(self._work)
 
     # A run waits in a chain of coroutines as long as it lasts. What only chooses the next one is a plain function.
 
@@ -183,7 +156,7 @@ class ResponseRun:
                     times = answer_times(scope.stats, self._work.usage)
                     self.response.timings, self.response.metrics = times
                 try:
-                    stored = await self._store()
+                    stored = await self.storage.end(self._work)
                 except asyncio.CancelledError:
                     if (
                         not self.plan.background
@@ -206,7 +179,7 @@ class ResponseRun:
 
     async def _keep_unread(self) -> None:
         """The client has gone: nobody reads on, but what was made is kept, and counts. It may have been stored before."""
-        await asyncio.shield(self._store())
+        await asyncio.shield(self.storage.end(self._work))
         self._notify_plugins()
 
     def _ended_early(self, sink: FrameSink) -> list[Event]:
@@ -280,72 +253,11 @@ class ResponseRun:
     async def _leave_queue(self, sink: FrameSink) -> bool:
         """A background response begins to run. False: it has been ended from elsewhere, and does not."""
         self._unsent = self._work.assembler.progress()
-        store = self.services.store
-        if store is not None and not await store.advance(self.record(), expected={"queued"}):
-            self._lost_to_other = True
+        if not await self.storage.begin(self._work):
             return False
         events, self._unsent = self._unsent, ()
         await sink(events)
         return True
-
-    async def _store(self) -> bool:
-        """Store the response before its terminal event is sent. Returns False if another process has ended it already.
-
-        A foreground response that cannot be stored fails: a completed response is always stored.
-        """
-        store, plan = self.services.store, self.plan
-        if self._lost_to_other:
-            return False
-        if store is None or not plan.store:
-            return True
-        began, failed, done = clock(), True, True
-        try:
-            if plan.background:
-                done = await self._store_in_background(store)
-            else:
-                # First: where the conversation cannot keep it, the response is stored as the failure that it is then.
-                await self._keep_in_conversation(store)
-                await store.put(self.record())
-            failed = False
-        except StoreUnavailable as error:
-            if plan.background:
-                raise
-            logger.warning("response %s could not be stored: %s", self.response.id, error.message)
-            self._fail_after_end(error, f"Not stored: {error.message}")
-        finally:
-            ended = clock()
-            self.services.metrics.stored(ended - began, failed=failed)
-            if (span := self.scope.stats.span) is not None:
-                span.record("store", began, ended)
-        return done
-
-    async def _store_in_background(self, store: ResponseStore) -> bool:
-        """Store the end of a background response. Returns False if another process has ended it.
-
-        A client may continue the conversation as soon as the response has ended, so the items are added before that. The
-        ending is stored first, so that no other process can end the response differently, and another process can complete it
-        if this one dies.
-        """
-        record = self.record()
-        if goes_into_conversation(record):
-            ending = as_ending(record)
-            if not await store.advance(ending, expected=UNFINISHED, attempt=self.attempt):
-                return False
-            self.attempt = ending.attempt
-            await self._keep_in_conversation(store)
-        return await store.advance(self.record(), expected=UNFINISHED)
-
-    async def _keep_in_conversation(self, store: ResponseStore) -> None:
-        """Add the response to its conversation. One that is too large for it has failed."""
-        try:
-            await add_to_conversation(store, self.record(), self.services.conversation_bounds)
-        except ConversationFull as error:
-            self._fail_after_end(error, error.message)
-
-    def _fail_after_end(self, error: GatewayError, message: str) -> None:
-        """What had ended well has failed after all."""
-        self.scope.error = error
-        self._work.assembler.mark_failed(failure_code(error), message)
 
     def _notify_plugins(self) -> None:
         response = self.response

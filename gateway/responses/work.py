@@ -40,7 +40,7 @@ class ResponseWork:
 
     def __init__(self, plan: Plan, services: Services, scope: RunScope, *, quiet: bool) -> None:
         """`quiet`: build items without events, because none are sent."""
-        self._plan = plan
+        self.plan = plan
         self._services = services
         self._scope = scope
         self._quiet = quiet
@@ -87,7 +87,7 @@ class ResponseWork:
 
     async def prepare(self) -> ExpectedTokens:
         """Make the first prompt and let the engine check it. Returns what the response may use. Raises `GatewayError`."""
-        plan = self._plan
+        plan = self.plan
         with plan.params:
             if self._compactor is not None:
                 first = await self._compactor.begin(self._generator, plan.turn)
@@ -103,7 +103,7 @@ class ResponseWork:
     @property
     def may_be_refused(self) -> bool:
         """Whether the engine may still refuse the request when it is to generate."""
-        return self._plan.model.may_refuse(None if self._first is None else self._first.request)
+        return self.plan.model.may_refuse(None if self._first is None else self._first.request)
 
     @property
     def usage(self) -> Usage:
@@ -128,7 +128,7 @@ class ResponseWork:
         A background response has `leave_queue`, which is awaited when its turn has come; it returns False if the response has
         been ended from elsewhere. `resumed`: its opening events were sent before.
         """
-        assembler, scope, plan = self.assembler, self._scope, self._plan
+        assembler, scope, plan = self.assembler, self._scope, self.plan
         first, self._first = self._first, None
         last: Ready | None = None
         with plan.params:
@@ -163,7 +163,7 @@ class ResponseWork:
 
     async def _run_turns(self, first: Generation, writer: ResponseWriter, sink: FrameSink) -> None:
         """Run the turns of a response in which the gateway runs tools."""
-        plan = self._plan
+        plan = self.plan
         if plan.approved and isinstance(sink, HeldSink):
             sink = await sink.release()  # the calls are run once
         calls = ToolCalls(
