@@ -12,7 +12,6 @@ import os
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ import websockets.asyncio.client
 import websockets.sync.client
 from hypothesis import HealthCheck, Phase, settings
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.hub_server import HubServer, run_hub
 from gateway.testing.postgres_process import PostgresProcess
 
@@ -391,9 +391,7 @@ def run_vllm_server(
     model: Path = MODELS / "tiny-qwen3",
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),
         "--host", "127.0.0.1", "--port", str(port), "--enforce-eager", "--max-model-len", "1024",

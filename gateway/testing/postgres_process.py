@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gateway.testing.redis_process import free_port
+from gateway.testing.free_ports import free_port
 
 START_SECONDS = 60.0
 _USER = "nobody"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -12,6 +11,10 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+from gateway.testing.free_ports import free_port
+
+_CLUSTER_PORT = 10_000
+"""How far above its own port a node of a cluster listens for other nodes."""
 _START_SECONDS = 60.0
 """How long a server may take to answer. A bound, not a claim about speed."""
 
@@ -30,24 +33,11 @@ def redis_server() -> str:
     return found
 
 
-def free_port() -> int:
-    """A free port whose counterpart 10,000 above it, used by cluster nodes, is free too."""
-    while True:
-        port = random.randrange(20_000, 30_000)  # noqa: S311  # not a secret
-        try:
-            for each in (port, port + 10_000):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", each))
-        except OSError:
-            continue
-        return port
-
-
 class RedisProcess:
     """A Redis that can be killed and restarted on the same port."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self.port = free_port()
+        self.port = free_port(_CLUSTER_PORT)
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._folder = folder
         self._options = options

@@ -43,7 +43,8 @@ SLOW = (
 @pytest.fixture(scope="module")
 def deploy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], str]]:
     """Runs the example's own application with so many replicas, and gives its address."""
-    from gateway.testing.redis_process import RedisProcess, free_port
+    from gateway.testing.free_ports import free_port
+    from gateway.testing.redis_process import RedisProcess
 
     patch = pytest.MonkeyPatch()
     redis = RedisProcess(tmp_path_factory.mktemp("redis"))

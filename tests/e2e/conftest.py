@@ -17,9 +17,9 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess
-from tests.free_ports import free_port
 from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parent / "scenario.json"

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.redis_process import RedisProcess, free_port
+from gateway.testing.redis_process import RedisProcess
 from tests.waiting import wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

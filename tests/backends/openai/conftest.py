@@ -16,6 +16,7 @@ from aiohttp import web
 from gateway.deltas import CallArgumentsDelta, ReasoningDelta, RefusalDelta, TextDelta
 from gateway.hookspecs import EngineContext, ModelContext
 from gateway.protocols import EngineOutput, EngineRequest, Turn
+from gateway.testing.free_ports import held_port
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.item_decoding import decode_items
 from gateway_openai import OpenAIConfig, open_openai
@@ -115,7 +116,8 @@ class Stub:
         self.headers: list[Any] = []
         self.running = 0
         self.aborted = 0
-        self.port = 0
+        self._held = held_port()  # also between a stop and a start
+        self.port: int = self._held.getsockname()[1]
         self._runner: web.AppRunner | None = None
 
     @property
@@ -132,13 +134,16 @@ class Stub:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
     async def stop(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+
+    async def close(self) -> None:
+        """Stop, and give the port back."""
+        await self.stop()
+        self._held.close()
 
     async def _models(self, _request: web.Request) -> web.Response:
         return web.json_response({"data": [{"id": "m", "max_model_len": 4096}]})
@@ -202,7 +207,7 @@ async def stub(anyio_backend: str) -> AsyncIterator[Stub]:
     made = Stub()
     await made.start()
     yield made
-    await made.stop()
+    await made.close()
 
 
 class Asker:

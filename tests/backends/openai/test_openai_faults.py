@@ -252,7 +252,7 @@ async def test_another_replica_takes_over_before_the_first_token_and_not_after(
             assert engine.metrics()
             assert {row["status"] for row in engine.describe()} <= {"up", "open", "half_open"}
     finally:
-        await other.stop()
+        await other.close()
 
 
 async def test_closing_the_generator_closes_the_request(stub: Any, asker: Any) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
+
+from gateway.testing.free_ports import free_port, held_port
 
 BLOCK = 16
 """Tokens of one block of a stub's cache."""
@@ -41,7 +42,8 @@ class Stub:
         self.bodies: list[dict[str, Any]] = []
         self.connections = 0
         self.host = "127.0.0.1"
-        self.port = 0
+        self._held = held_port()  # also while it is away
+        self.port: int = self._held.getsockname()[1]
         self._capacity = cache_blocks
         self._cache: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self._runner: web.AppRunner | None = None
@@ -62,8 +64,6 @@ class Stub:
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
         await site.start()
-        assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
     async def stop(self) -> None:
         """Die: open streams break off, the port is closed, the cache is lost."""
@@ -77,6 +77,11 @@ class Stub:
             await asyncio.sleep(0.005)
             await runner.cleanup()
         self._cache.clear()
+
+    async def close(self) -> None:
+        """Stop, and give the port back."""
+        await self.stop()
+        self._held.close()
 
     async def _models(self, _request: web.Request) -> web.Response:
         card = {"id": "stub", "owned_by": "vllm", "root": "stub", "max_model_len": 100_000}
@@ -184,9 +189,7 @@ async def stubs() -> AsyncIterator[Callable[[int], Awaitable[list[Stub]]]]:
         started = [Stub(**options) for _ in range(count)]
         running.extend(started)
         if hosts is not None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
+            port = free_port()
             for stub, stub.host in zip(started, hosts, strict=True):
                 stub.port = port
         for stub in started:
@@ -195,7 +198,7 @@ async def stubs() -> AsyncIterator[Callable[[int], Awaitable[list[Stub]]]]:
 
     yield start
     for stub in running:
-        await stub.stop()
+        await stub.close()
 
 
 @pytest.fixture(scope="session")

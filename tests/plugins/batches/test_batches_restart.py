@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import to_toml
@@ -31,9 +32,7 @@ class Process:
     """A gateway process."""
 
     def __init__(self, config: dict[str, Any], folder: Path, name: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         file = folder / f"{name}.toml"
         file.write_text(to_toml(config))
         self._log = folder / f"{name}.log"

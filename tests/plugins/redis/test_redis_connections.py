@@ -22,7 +22,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.stores import through_outage
-from gateway.testing.redis_process import RedisProcess, free_port, redis_server
+from gateway.testing.free_ports import free_port
+from gateway.testing.redis_process import RedisProcess, redis_server
 from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.store import RedisStore
