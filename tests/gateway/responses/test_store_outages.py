@@ -84,7 +84,7 @@ async def test_what_was_stopped_together_is_not_taken_before_it_could_be_renewed
     store = Leases()
     store.away = False
     runs, clock = runs_on(store), [0.0]
-    runs._watch = StallWatch(monotonic=lambda: 0.0, wall=lambda: clock[0])
+    runs._orphans._watch = StallWatch(monotonic=lambda: 0.0, wall=lambda: clock[0])
     async with runs.maintenance():
         await wait_until_async(lambda: "take_orphans" in store.asked)
         store.asked.clear()
