@@ -27,8 +27,9 @@ EngineParameter: TypeAlias = Literal[
 ]
 LogFormat: TypeAlias = Literal["text", "json"]
 
-LEAST_WORKER_TIMEOUT = 10.0
-"""Minimum of `worker_timeout` in seconds: twice the time for which the supervisor may stand still without knowing it."""
+LEAST_PROCESS_TIMEOUT = 10.0
+"""Minimum of `worker_timeout` and `engine_process_timeout` in seconds: twice the time for which the process that looks may
+stand still without knowing it."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,6 +114,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     worker_timeout: Annotated[float, Meta(ge=0)] = 60.0
     """Seconds for which a worker of several may do nothing, not even answer `/health`, because its process was stopped or hangs.
     It is then killed, and another is started; at least 10, and 0 is never. While it opens an engine itself (`process = "server"`), it may take any time."""
+    engine_process_timeout: Annotated[float, Meta(ge=0)] = 60.0
+    """Seconds for which the event loop of an engine's process (`process = "own"`, or several workers) may not run, because the process was
+    stopped or hangs. It is then killed and started again, and its requests fail with 503; at least 10, and 0 is never. While it opens
+    or closes the engine it may take any time. Long steps of an engine in threads or processes of its own do not count."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
     """Name of the store for responses; `none` stores nothing. Default: `sqlite` if there is a configuration file and
     that store's package is installed, otherwise `memory`."""
@@ -249,10 +254,11 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         if self.tls_certificate is None and (self.tls_key or self.tls_client_ca):
             raise ValueError("tls_key and tls_client_ca need tls_certificate.")
-        if 0 < self.worker_timeout < LEAST_WORKER_TIMEOUT:
-            raise ValueError(
-                f"worker_timeout is at least {LEAST_WORKER_TIMEOUT:g} seconds, so that no worker is killed that is merely busy; 0 is never."
-            )
+        for key in ("worker_timeout", "engine_process_timeout"):
+            if 0 < getattr(self, key) < LEAST_PROCESS_TIMEOUT:
+                raise ValueError(
+                    f"{key} is at least {LEAST_PROCESS_TIMEOUT:g} seconds, so that no process is killed that is merely busy; 0 is never."
+                )
         AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
         if self.stored_keys and self.store == "none":
             raise ValueError('stored_keys = true needs a store, and store is "none".')

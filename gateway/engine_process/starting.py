@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from gateway.config import LogFormat, LogLevel, ModelConfig, PluginsConfig
 from gateway.engine_process.frames import framed
+from gateway.engine_process.heartbeat import HeartbeatReader, wait_for_end
 from gateway.errors import ConfigurationError
 from gateway.temporary_folders import TemporaryFolder
 
@@ -58,6 +59,8 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """Texts that are kept out of the log."""
     end_seconds: float = 20.0
     """Seconds after the end of the server, or a stop signal, at which the process is ended forcibly."""
+    timeout: float = 0.0
+    """See `engine_process_timeout` of the configuration."""
 
 
 class HostStart(Struct, frozen=True, kw_only=True):
@@ -150,7 +153,7 @@ class EngineProcesses:
             spec=spec, settings=self._settings, path=list(sys.path), parent=os.getpid()
         )
         try:
-            running = self._run(path)
+            running, heartbeat = self._run(path)
         except OSError as error:  # such as too many open files
             path.unlink(missing_ok=True)
             logger.error(  # noqa: TRY400  # a sentence, not a trace
@@ -167,13 +170,13 @@ class EngineProcesses:
             pass
         logger.info("model %s: its engine runs in process %s", spec.name, running.pid)
         threading.Thread(
-            target=self._wait, args=(process, running, path, spec.name), daemon=True,
+            target=self._wait, args=(process, running, heartbeat, path, spec.name), daemon=True,
             name=f"engine-{running.pid}",
         ).start()  # fmt: skip
 
     @staticmethod
-    def _run(path: Path) -> subprocess.Popen[bytes]:
-        """A process that listens on a socket at `path`. Raises `OSError`, and `ConfigurationError` if there can be no such socket."""
+    def _run(path: Path) -> tuple[subprocess.Popen[bytes], HeartbeatReader]:
+        """A process that listens on a socket at `path`, and its heartbeat. Raises `OSError`, and `ConfigurationError` if there can be no such socket."""
         with socket.socket(socket.AF_UNIX) as listening:
             try:
                 listening.bind(str(path))
@@ -184,17 +187,40 @@ class EngineProcesses:
             path.chmod(0o600)
             listening.listen(128)
             number = listening.fileno()
-            return subprocess.Popen(  # noqa: S603  # our own module
-                [sys.executable, "-P", "-m", HOST_MODULE, str(number)],
-                stdin=subprocess.PIPE,
-                stdout=2,
-                pass_fds=(number,),
-            )
+            reading, writing = os.pipe()
+            try:
+                running = subprocess.Popen(  # noqa: S603  # our own module
+                    [sys.executable, "-P", "-m", HOST_MODULE, str(number), str(writing)],
+                    stdin=subprocess.PIPE,
+                    stdout=2,
+                    pass_fds=(number, writing),
+                )
+            except BaseException:
+                os.close(reading)
+                raise
+            finally:
+                os.close(writing)
+            return running, HeartbeatReader(reading)
 
     def _wait(
-        self, process: _Process, running: subprocess.Popen[bytes], path: Path, name: str
+        self,
+        process: _Process,
+        running: subprocess.Popen[bytes],
+        heartbeat: HeartbeatReader,
+        path: Path,
+        name: str,
     ) -> None:
-        code = running.wait()
+        def silent() -> bool:
+            if self._stopping:  # `stop` kills what does not end
+                return False
+            logger.error(
+                "model %s: its engine's process %s has not run its event loop for %g s (engine_process_timeout) and was killed",
+                name, running.pid, self._settings.timeout,
+            )  # fmt: skip
+            return True
+
+        code = wait_for_end(running, heartbeat, self._settings.timeout, silent)
+        heartbeat.close()
         path.unlink(missing_ok=True)
         with self._lock:
             if running.stdin is not None:

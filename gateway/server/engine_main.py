@@ -1,4 +1,5 @@
-"""The process of one engine: `python -m gateway.server.engine_main DESCRIPTOR`, that of a listening Unix socket.
+"""The process of one engine: `python -m gateway.server.engine_main SOCKET PIPE`, the descriptors of a listening Unix socket and of the
+pipe of its heartbeat.
 
 Standard input brings what to open (`HostStart`). When it ends, the parent has ended, and this process ends too.
 """
@@ -16,6 +17,7 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from gateway.engine_process.frames import HEAD, MAX_FRAME
+from gateway.engine_process.heartbeat import HeartbeatWriter
 from gateway.engine_process.starting import HostStart
 from gateway.errors import ConfigurationError
 from gateway.protocols import Engine, FormatAwareEngine
@@ -33,6 +35,7 @@ def main() -> None:
             signal.signal(number, lambda *_: None)
     listening = socket.socket(fileno=int(sys.argv[1]))
     listening.set_inheritable(False)
+    heartbeat = HeartbeatWriter(int(sys.argv[2]))
     start = _read_start()
     if start is None:
         return
@@ -48,7 +51,7 @@ def main() -> None:
     settings = start.settings
     set_up_logging(settings.log_level, settings.secrets, log_format=settings.log_format)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(start, listening))
+        runner.run(_serve(start, listening, heartbeat))
 
 
 def _read_start() -> HostStart | None:
@@ -70,12 +73,16 @@ def _read(size: int) -> bytes | None:
     return data
 
 
-async def _serve(start: HostStart, listening: socket.socket) -> None:
+async def _serve(start: HostStart, listening: socket.socket, heartbeat: HeartbeatWriter) -> None:
     from gateway.server.engine_host import EngineHost
     from gateway.server.stop_watchdog import end_in_time
+    from gateway.task_context import running_task
 
     async def open_engine(stack: AsyncExitStack) -> Engine:
-        return await _opened(start, stack)
+        engine = await _opened(start, stack)
+        # Only now, and until the engine is closed: an engine may keep the event loop from running while it is opened or closed.
+        await stack.enter_async_context(running_task(heartbeat.beat()))
+        return engine
 
     seconds = start.settings.end_seconds
     host = EngineHost(start.spec.name, open_engine)

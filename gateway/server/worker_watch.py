@@ -1,10 +1,9 @@
-"""Which workers no longer run their event loop: stopped processes, and native code that does not return."""
+"""How a worker shows that its event loop runs."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import BaseContext
 from typing import Final
@@ -46,31 +45,3 @@ class Heartbeat:
             yield
         finally:
             self._opening -= 1
-
-
-class WorkerWatch:
-    """Tells when a worker has not counted for `seconds`; 0 is never. `beats` returns its count."""
-
-    def __init__(
-        self,
-        beats: Callable[[], int],
-        seconds: float,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._beats = beats
-        self._seconds = seconds
-        self._monotonic = monotonic
-        self._counted = 0
-        self._since = monotonic()
-
-    def begin_anew(self) -> None:
-        """Give the worker its whole time again: the supervisor itself has stood still, and perhaps both."""
-        self._since = self._monotonic()
-
-    def silent(self) -> bool:
-        """Whether the worker has counted nothing for its time. One that starts, opens an engine or ends is not silent."""
-        counted, now = self._beats(), self._monotonic()
-        if counted != self._counted or not counted:
-            self._counted, self._since = counted, now
-        return 0 < self._seconds < now - self._since

@@ -23,8 +23,8 @@ from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet
 from gateway.server.engine_control import EngineControl
 from gateway.server.stop_signals import HANGUP, stop_signals, terminal_is_gone
-from gateway.server.worker_watch import Heartbeat, WorkerWatch
-from gateway.stall_watch import StallWatch
+from gateway.server.worker_watch import Heartbeat
+from gateway.stall_watch import STALL_SECONDS, BeatWatch, StallWatch
 from gateway.startup.selection import select
 from gateway.temporary_folders import TemporaryFolder
 
@@ -37,9 +37,6 @@ SPARE_SECONDS = 1.0
 RESTART_SECONDS = 1.0
 """A worker that dies within this time after its start is not restarted, because it would keep dying."""
 
-STALL_SECONDS = 5.0
-"""The supervisor looks at its workers once a second. If more time than this has passed, it stood still itself."""
-
 Worker: TypeAlias = Callable[
     [Config, socket.socket, ConfigSource | None, bool, str, Heartbeat], None
 ]
@@ -50,7 +47,7 @@ announce the server, the path of the supervisor's socket for engines, and where 
 @dataclass
 class _Started:
     at: float
-    watch: WorkerWatch
+    watch: BeatWatch
     killed: bool = False
     """Whether it has hung and was killed. It may take long to end: not before the disk that it waits for answers."""
 
@@ -94,6 +91,7 @@ def host_settings(config: Config) -> HostSettings:
         log_format=server.log_format,
         secrets=sorted(secrets_of(config, os.environ)),
         end_seconds=server.grace_period + END_SECONDS,
+        timeout=server.engine_process_timeout,
     )
 
 
@@ -152,7 +150,7 @@ class _Supervisor:
             ),
         )  # fmt: skip
         process.start()
-        watch = WorkerWatch(lambda: heartbeat.beats, self._config.server.worker_timeout)
+        watch = BeatWatch(lambda: heartbeat.beats, self._config.server.worker_timeout)
         self._workers[process] = _Started(time.monotonic(), watch)
 
     def _watch(self) -> bool:

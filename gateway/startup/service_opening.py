@@ -84,7 +84,11 @@ async def open_services(
     if starter is None:
         server = config.server
         starter = EngineProcesses(
-            HostSettings(log_level=server.log_level, log_format=server.log_format)
+            HostSettings(
+                log_level=server.log_level,
+                log_format=server.log_format,
+                timeout=server.engine_process_timeout,
+            )
         )
         stack.push_async_callback(starter.close)
     use = EngineUse(

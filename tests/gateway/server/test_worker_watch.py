@@ -10,8 +10,9 @@ import pytest
 
 from gateway.config import Config, ServerConfig
 from gateway.config.tables import TableError, decode_table
-from gateway.server.worker_watch import Heartbeat, WorkerWatch
+from gateway.server.worker_watch import Heartbeat
 from gateway.server.workers import _Started, _Supervisor
+from gateway.stall_watch import BeatWatch
 from gateway.task_context import running_task
 from tests.waiting import wait_until_async
 
@@ -39,7 +40,7 @@ def test_only_a_worker_that_ran_and_runs_no_longer_is_silent(
     seconds: float, beats: list[int], silent: bool
 ) -> None:
     clock, coming = Clock(), iter(beats)
-    watch = WorkerWatch(lambda: next(coming), seconds, monotonic=clock)
+    watch = BeatWatch(lambda: next(coming), seconds, monotonic=clock)
     told = []
     for _ in beats:
         told.append(watch.silent())
@@ -49,7 +50,7 @@ def test_only_a_worker_that_ran_and_runs_no_longer_is_silent(
 
 def test_a_supervisor_that_stood_still_gives_the_worker_its_time_again() -> None:
     clock = Clock()
-    watch = WorkerWatch(lambda: 1, 3.0, monotonic=clock)
+    watch = BeatWatch(lambda: 1, 3.0, monotonic=clock)
     watch.silent()
     clock.now += 1000.0
     watch.begin_anew()
@@ -100,7 +101,7 @@ def test_a_worker_that_does_not_end_when_it_is_killed_keeps_the_supervisor_from_
     supervisor = _Supervisor(*made)
     clock = Clock()
     stuck: Any = Stuck()
-    watch = WorkerWatch(lambda: 1, 10.0, monotonic=clock)
+    watch = BeatWatch(lambda: 1, 10.0, monotonic=clock)
     watch.silent()
     clock.now += 11
     supervisor._workers[stuck] = _Started(0.0, watch)
@@ -113,8 +114,9 @@ def test_a_worker_that_does_not_end_when_it_is_killed_keeps_the_supervisor_from_
 @pytest.mark.parametrize("seconds", [0.5, 9.9])
 def test_a_time_in_which_a_worker_that_runs_may_count_nothing_is_a_mistake(seconds: float) -> None:
     """A worker counts once a second, and a supervisor that stood still for five seconds does not know it."""
-    with pytest.raises(TableError, match="worker_timeout is at least 10 seconds"):
-        decode_table({"worker_timeout": seconds}, ServerConfig, ("server",))
+    for key in ("worker_timeout", "engine_process_timeout"):
+        with pytest.raises(TableError, match=f"{key} is at least 10 seconds"):
+            decode_table({key: seconds}, ServerConfig, ("server",))
 
 
 def test_a_worker_that_ends_is_no_longer_looked_at() -> None:
