@@ -14,7 +14,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class LightHistogram(Collector):
-    """A histogram of one process, which is shown as one of Prometheus' client is. Observed on one thread."""
+    """A histogram of one process, which is shown as one of Prometheus' client is. Observed on one thread; collected on any."""
 
     def __init__(
         self,
@@ -45,9 +45,10 @@ class LightHistogram(Collector):
 
     def collect(self) -> Iterable[Metric]:
         family = self._family()
-        for labels, series in self._series.items():
+        for labels, series in list(self._series.items()):
             so_far, buckets = 0, []
-            for at, (bound, count) in enumerate(zip(self._bounds, series.counts, strict=True)):
+            counts = list(series.counts)
+            for at, (bound, count) in enumerate(zip(self._bounds, counts, strict=True)):
                 so_far += count
                 shown = floatToGoString(bound)  # type: ignore[no-untyped-call]
                 buckets.append((shown, float(so_far), series.exemplar(at)))

@@ -176,6 +176,7 @@ class Metrics:
         """By model."""
         self._engines = _EngineCollector()
         registry.register(self._engines)
+        self._scraping = asyncio.Lock()
 
     def model_state(self, name: str, state: str, states: Iterable[str]) -> None:
         """Report the state of a model of the configuration, one of `states`."""
@@ -302,9 +303,13 @@ class Metrics:
         for refresh in (*self._refreshers, *self._queue_refreshers.values()):
             refresh()
 
-    async def refresh_engines(self) -> None:
-        """Let the engines read their own metrics, for at most `REFRESH_SECONDS`. Called before `exposition`."""
-        await self._engines.refresh()
+    async def scrape(self, accept: str = "") -> tuple[bytes, str]:
+        """Like `exposition`, which takes tens of milliseconds where there are many series: it is written in a thread, one at a time.
+        Engines may read their own metrics before, for at most `REFRESH_SECONDS`."""
+        async with self._scraping:
+            await self._engines.refresh()
+            self._read_all()
+            return await asyncio.to_thread(self._written, accept)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics, of all workers if there are several, and their content type.
@@ -312,7 +317,15 @@ class Metrics:
         The format is Prometheus' text format; or OpenMetrics, which has the request ids of examples, if the header
         `accept` names it.
         """
+        self._read_all()
+        return self._written(accept)
+
+    def _read_all(self) -> None:
+        """Read what is of the event loop's thread."""
         self.refresh()
+        self._engines.read()
+
+    def _written(self, accept: str) -> tuple[bytes, str]:
         source: Collector = self.registry
         if several_processes():
             merged = CollectorRegistry()
@@ -434,6 +447,7 @@ class _EngineCollector(Collector):
 
     def __init__(self) -> None:
         self._engines: list[tuple[str, MeasuredEngine]] = []
+        self._families: tuple[Metric, ...] = ()
 
     def add(self, model: str, engine: MeasuredEngine) -> None:
         self._engines.append((model, engine))
@@ -461,6 +475,11 @@ class _EngineCollector(Collector):
         return ()  # known only at a scrape
 
     def collect(self) -> Iterable[Metric]:
+        """What was read last."""
+        return self._families
+
+    def read(self) -> None:
+        """Read the samples of all engines."""
         families: dict[str, Metric] = {}
         for model, engine in self._engines:
             for sample in engine.metrics():
@@ -473,4 +492,4 @@ class _EngineCollector(Collector):
                 if family is None:
                     family = families[family_name] = Metric(family_name, sample.help, sample.kind)
                 family.add_sample(name, {"model": model, **sample.labels}, sample.value)
-        return families.values()
+        self._families = tuple(families.values())

@@ -71,7 +71,6 @@ async def metrics(request: HttpRequest) -> ASGIApp:
         raise PermissionDenied(
             "This API key may not read the metrics. Its name has to be in metrics under [server]."
         )
-    await services.metrics.refresh_engines()
-    body, content_type = services.metrics.exposition(request.headers.get("accept", ""))
+    body, content_type = await services.metrics.scrape(request.headers.get("accept", ""))
     # `media_type` would add a second charset.
     return ASGIResponse(body=body, headers={"content-type": content_type})

@@ -37,3 +37,13 @@ def test_it_is_shown_as_a_histogram_of_prometheus_is(
             light.labels(model, "chat").observe(amount, example)
             heavy.labels(model, "chat").observe(amount, example)
     assert shown(ours) == shown(theirs)
+
+
+def test_series_may_be_added_while_it_is_collected() -> None:
+    """It is collected in another thread than it is observed on."""
+    registry = CollectorRegistry()
+    light = LightHistogram("h", "Some text.", LABELS, buckets=BOUNDS, registry=registry)
+    first = light.labels("m", "chat")
+    with patch.object(type(first), "exemplar", lambda series, at: light.labels(f"m{at}", "x") and None):  # fmt: skip
+        list(light.collect())
+    assert len(next(iter(light.collect())).samples) > len(BOUNDS) * 2

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
 from msgspec import Struct
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from gateway.config import Config, ModelConfig
 from gateway.metrics import Metrics
@@ -103,11 +106,40 @@ async def test_a_scrape_does_not_wait_for_an_engine_that_hangs_or_fail_with_one_
     metrics = Metrics()
     metrics.watch_engine("hangs", Refreshed(asyncio.Event().wait))  # type: ignore[arg-type]
     metrics.watch_engine("fails", Refreshed(fail))  # type: ignore[arg-type]
-    await metrics.refresh_engines()
+    shown = (await metrics.scrape())[0].decode()
     assert "could not be read" in caplog.text
-    shown = metrics.exposition()[0].decode()
     assert 'slots{model="hangs"} 4.0' in shown
     assert 'slots{model="fails"} 4.0' in shown
+
+
+class Witness(Collector):
+    """Notes the threads in which it is asked as a collector, and as an engine."""
+
+    def __init__(self) -> None:
+        self.collected: set[int] = set()
+        self.asked: set[int] = set()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> list[Metric]:
+        self.collected.add(threading.get_ident())
+        return []
+
+    def metrics(self) -> list[Sample]:
+        self.asked.add(threading.get_ident())
+        return [Sample("slots", "gauge", "Slots.", {}, 4)]
+
+
+async def test_a_scrape_is_written_beside_the_event_loop_and_engines_are_asked_on_it() -> None:
+    metrics, witness = Metrics(), Witness()
+    metrics.registry.register(witness)
+    metrics.watch_engine("m", witness)  # type: ignore[arg-type]
+    for made in await asyncio.gather(*(metrics.scrape() for _ in range(3))):
+        assert b'slots{model="m"} 4.0' in made[0]
+    assert witness.asked == {threading.get_ident()}
+    assert witness.collected
+    assert threading.get_ident() not in witness.collected
 
 
 async def test_what_is_counted_while_services_close_is_not_lost() -> None:
