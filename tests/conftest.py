@@ -32,6 +32,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway.testing.free_ports import free_port
 from gateway.testing.hub_server import HubServer, run_hub
 from gateway.testing.postgres_process import PostgresProcess
+from gateway.testing.redis_process import RedisProcess
 
 # How long an example takes says how busy the machine is. In CI the examples are the same in each run.
 settings.register_profile(
@@ -121,7 +122,15 @@ def postgres_process() -> Iterator[PostgresProcess]:
     made.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """A Redis of the file's own."""
+    made = RedisProcess(tmp_path_factory.mktemp("redis"))
+    yield made
+    made.kill()
+
+
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Asynchronous tests (`pytestmark = pytest.mark.anyio`) run on asyncio."""
     return "asyncio"

@@ -5,20 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 instructor = pytest.importorskip(
     "instructor", reason="instructor is not installed; requirements-clients-openai2.txt has it"
 )
-
-
-class Person(BaseModel):
-    """Somebody."""
-
-    name: str
-    age: int
 
 
 MODES = [

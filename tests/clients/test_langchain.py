@@ -7,22 +7,15 @@ from typing import Any
 
 import openai
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 langchain_openai = pytest.importorskip(
     "langchain_openai", reason="langchain-openai is not installed; requirements-clients.txt has it"
 )
 messages = pytest.importorskip("langchain_core.messages")
 langchain_tools = pytest.importorskip("langchain_core.tools")
-
-
-class Person(BaseModel):
-    """Somebody."""
-
-    name: str
-    age: int
 
 
 @langchain_tools.tool

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 # What LiteLLM warns of is its own: deprecated imports, models of one SDK dumped through another's, forgotten connections.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -32,11 +32,6 @@ WEATHER: Any = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     },
 }
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 like = pytest.importorskip(
     "llama_index.llms.openai_like", reason="llama-index-llms-openai-like is not installed"
@@ -16,11 +16,6 @@ core = pytest.importorskip("llama_index.core.llms")
 tools = pytest.importorskip("llama_index.core.tools")
 prompts = pytest.importorskip("llama_index.core.prompts")
 agents = pytest.importorskip("llama_index.core.agent.workflow")
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def get_weather(city: str) -> str:

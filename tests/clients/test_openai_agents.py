@@ -6,21 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 agents = pytest.importorskip(
     "agents", reason="openai-agents is not installed; requirements-clients.txt has it"
 )
 
 pytestmark = pytest.mark.anyio
-
-
-class Person(BaseModel):
-    name: str
-    age: int
-
 
 calls: list[str] = []
 

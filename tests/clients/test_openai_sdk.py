@@ -9,26 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import WEATHER, Person
 from tests.waiting import wait_until
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
-
-WEATHER: Any = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 class GetWeather(BaseModel):

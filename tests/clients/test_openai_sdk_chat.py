@@ -5,28 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+
+from tests.clients.examples import CHAT_WEATHER, Person
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
-
-CHAT_WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-        "strict": True,
-    },
-}
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def test_a_chat_and_its_stream(client: Any, family: str) -> None:

@@ -6,31 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import CHAT_WEATHER, Person
 from tests.waiting import wait_until
 
 openai = pytest.importorskip("openai", reason="the package openai is not installed")
-
-CHAT_WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-            "additionalProperties": False,
-        },
-        "strict": True,
-    },
-}
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 def test_raw_answers_have_their_headers(client: Any) -> None:

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from gateway.testing.server import RunningGateway
+from tests.clients.examples import Person
 
 pydantic_ai = pytest.importorskip(
     "pydantic_ai", reason="pydantic-ai-slim is not installed; requirements-clients.txt has it"
@@ -18,11 +18,6 @@ openai_provider = pytest.importorskip("pydantic_ai.providers.openai")
 ai_messages = pytest.importorskip("pydantic_ai.messages")
 
 pytestmark = pytest.mark.anyio
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 @pytest.fixture

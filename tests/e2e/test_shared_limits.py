@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,13 +16,6 @@ from gateway.testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 BODY = {"model": "m", "prompt": "hi", "max_tokens": 5}
-
-
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path_factory.mktemp("redis"))
-    yield made
-    made.kill()
 
 
 def serve(stack: ExitStack, redis: RedisProcess, folder: Path, **server: Any) -> RunningGateway:

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from gateway.limit_table import DAY, LimitTable
 from gateway.protocols import PrincipalLimits, SettledRequest
 from gateway.testing import LimitCountersContract
+from tests.clock import Clock
+
+NOW = 20_000 * DAY + 1.0
 
 
 class TestLimitTable(LimitCountersContract):
@@ -21,14 +24,6 @@ class TestLimitTable(LimitCountersContract):
         return LimitTable()
 
 
-class Clock:
-    def __init__(self, now: float = 20_000 * DAY + 1.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @given(
     limit=st.integers(1, 50),
     gaps=st.lists(st.floats(0, 30, allow_nan=False), min_size=1, max_size=200),
@@ -36,7 +31,7 @@ class Clock:
 def test_no_more_is_admitted_than_the_limit_and_what_was_regained(
     limit: int, gaps: list[float]
 ) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     table = LimitTable(clock)
     began, admitted = clock.now, 0
     for number, gap in enumerate(gaps):
@@ -59,7 +54,7 @@ def test_used_tokens_stay_within_the_limit_but_for_the_last_request(
     limit: int, requests: list[tuple[int, int, float]]
 ) -> None:
     """Requests one after the other: what is used beyond a reservation is paid back before the next one."""
-    clock = Clock()
+    clock = Clock(NOW)
     table, limits = LimitTable(clock), PrincipalLimits(tokens_per_minute=limit)
     began, used_before = clock.now, 0
     for number, (wanted, used, gap) in enumerate(requests):
@@ -72,7 +67,7 @@ def test_used_tokens_stay_within_the_limit_but_for_the_last_request(
 
 
 def test_a_day_begins_anew_at_midnight() -> None:
-    clock = Clock(20_000 * DAY + DAY - 10.0)
+    clock = Clock(NOW + DAY - 11.0)
     table, limits = LimitTable(clock), PrincipalLimits(tokens_per_day=10)
     assert asyncio.run(_admit(table, "a", limits, 10)) is None
     assert asyncio.run(_admit(table, "b", limits, 10)) == "day"
@@ -82,7 +77,7 @@ def test_a_day_begins_anew_at_midnight() -> None:
 
 
 def test_a_clock_that_is_set_back_stops_nothing() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     table, limits = LimitTable(clock), PrincipalLimits(requests_per_minute=1, tokens_per_minute=5)
     assert asyncio.run(_admit(table, "a", limits, 5)) is None
     clock.now -= 3600
@@ -92,7 +87,7 @@ def test_a_clock_that_is_set_back_stops_nothing() -> None:
 
 
 def test_clocks_that_differ_a_little_regain_nothing_twice() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     table, limits = LimitTable(clock), PrincipalLimits(requests_per_minute=60)
     for number in range(60):
         assert asyncio.run(_admit(table, str(number), limits, 1)) is None
@@ -102,7 +97,7 @@ def test_clocks_that_differ_a_little_regain_nothing_twice() -> None:
 
 
 def test_principals_that_are_gone_are_forgotten() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     table = LimitTable(clock)
 
     async def many(prefix: str) -> None:

@@ -85,13 +85,6 @@ def bank(running_bank: Bank) -> Bank:
     return running_bank
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path_factory.mktemp("redis"))
-    yield made
-    made.kill()
-
-
 def configuration(bank: Bank, store: str, redis: RedisProcess | None, **server: Any) -> Answer:
     return {
         "server": {"store": store, "lease_seconds": 2, **server},

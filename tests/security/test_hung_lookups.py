@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The hosts whose lookup hangs, until the test ends."""
     asked: list[str] = []

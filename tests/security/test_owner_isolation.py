@@ -33,13 +33,6 @@ RULES = [
 SECRET = "the secret of ada"
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path_factory.mktemp("redis"))
-    yield made
-    made.kill()
-
-
 class Owner:
     """One API key's use of a gateway."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +15,6 @@ from redis.asyncio import Redis
 
 from gateway.protocols import ResponseStore, StoredResponse
 from gateway.runtime.access import hash_key
-from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import run_gateway
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.anyio
 Open: TypeAlias = Callable[..., Awaitable[ResponseStore]]
 TEXT = "0123456789abcdef" * 64
 """A kilobyte."""
-
-
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path_factory.mktemp("redis"))
-    yield made
-    made.kill()
 
 
 @pytest.fixture(

@@ -41,13 +41,6 @@ ENDS = {"completed", "incomplete", "failed", "cancelled"}
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    made = RedisProcess(tmp_path_factory.mktemp("redis"))
-    yield made
-    made.kill()
-
-
 @pytest.fixture(scope="module", params=["memory", "redis"])
 def url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, redis: RedisProcess

@@ -20,11 +20,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def files() -> AsyncIterator[Files]:
     async with open_files(FilesConfig(max_total_bytes=100, max_files=3)) as opened:
         yield opened

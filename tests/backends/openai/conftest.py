@@ -198,11 +198,6 @@ def encode(event: Any) -> bytes:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def stub(anyio_backend: str) -> AsyncIterator[Stub]:
     made = Stub()
     await made.start()

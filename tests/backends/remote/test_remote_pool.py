@@ -15,14 +15,7 @@ from gateway_remote.choose import choose, load_cap
 from gateway_remote.pool import Lease, Pool, PoolSettings
 from gateway_remote.prefix import PrefixIndex, prefix_chain
 from gateway_remote.replica import endpoint
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clock import Clock
 
 
 def pool_of(count: int, clock: Clock | None = None, seed: int = 0, **options: object) -> Pool:

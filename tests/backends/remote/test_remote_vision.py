@@ -21,11 +21,6 @@ TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3" / "tokenizer.jso
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def engine(llama_vision_server: str, anyio_backend: str) -> AsyncIterator[Engine]:
     config = RemoteConfig(urls=[llama_vision_server], tokenizer=str(TOKENIZER))
     async with open_remote(config, EngineContext(name="tiny", path=None)) as opened:

@@ -20,11 +20,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class VllmServerContract(EngineContract):
     dialect: Any = None
     prompt = "<|im_start|>user\nHello there, my name is Bob.<|im_end|>\n<|im_start|>assistant\n"

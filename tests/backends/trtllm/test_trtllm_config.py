@@ -21,11 +21,6 @@ MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 CONTEXT = EngineContext(name="m", path="~/models/m", max_model_len=4096)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_the_arguments_say_what_is_configured_and_nothing_else() -> None:
     config = TrtllmConfig(
         tensor_parallel_size=2,

@@ -23,11 +23,6 @@ needs_xgrammar = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_every_sampling_parameter_arrives(start: Any, ask: Any) -> None:
     engine, llm = await start()
     wanted = {

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 TWO = '[models.a]\nengine = "scripted"\n[models.b]\nengine = "scripted"\n[models.c]\nengine = "broken"\n'
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Broken(ScriptedEngine):
     """Breaks the promise that `fault` says."""
 

@@ -31,11 +31,6 @@ from gateway.files.uploaded import FILE_TABLES, FileObject, UploadedFiles, uploa
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Limits(Struct, frozen=True):
     max_file_bytes: int = 1000
     max_total_bytes: int = 3 * PART

@@ -18,11 +18,6 @@ from tests.waiting import wait_until_async
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Leases:
     """A store that is away until a test lets it come back. It notes what is asked of it then."""
 

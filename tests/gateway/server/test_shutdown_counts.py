@@ -15,11 +15,6 @@ from gateway.startup.service_opening import open_services
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_what_was_counted_until_connections_are_closed_is_not_lost_if_closing_services_hangs() -> (
     None
 ):

@@ -14,15 +14,8 @@ from gateway.server.worker_watch import Heartbeat
 from gateway.server.workers import _Started, _Supervisor
 from gateway.stall_watch import BeatWatch
 from gateway.task_context import running_task
+from tests.clock import Clock
 from tests.waiting import wait_until_async
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,12 @@ import msgspec
 import pytest
 
 from gateway_browser.config import BrowserConfig
+from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
 SECTION = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8").split("## Web search\n")[1]
 SECTION = SECTION.split("\n## ")[0]
 README = (ROOT / "plugins" / "browser" / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def scenario(*, found: str) -> list[dict[str, Any]]:

@@ -27,11 +27,6 @@ def isolation() -> Isolation:
         pytest.skip(str(error))
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def rules(family: str) -> list[dict[str, Any]]:
     """What a model of a family says: requests are answered with commands, their output with a word."""
     dotted = family == "harmony"

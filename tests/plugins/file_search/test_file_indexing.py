@@ -30,12 +30,6 @@ from gateway_file_search.server import FileSearchServer
 from gateway_files.config import FilesConfig
 from gateway_files.files import open_files
 
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 pytestmark = pytest.mark.anyio
 
 

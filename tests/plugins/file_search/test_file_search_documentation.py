@@ -14,15 +14,12 @@ import msgspec
 import pytest
 
 from gateway_file_search.config import FileSearchConfig
+from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
 SECTION = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8").split("## File search\n")[1]
 SECTION = SECTION.split("\n## ")[0]
 README = (ROOT / "plugins" / "file_search" / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def test_the_example_uploads_searches_and_cites(

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 CONTENT = b"A tower. " * 50_000
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=[1, 2])
 def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A folder with the database of an earlier version: a file in a vector store, one of another owner, and an empty one."""

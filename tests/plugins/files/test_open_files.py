@@ -18,11 +18,6 @@ from gateway_files.files import DATABASE, open_files
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def upload(seconds: int | None = None) -> FileUpload:
     return FileUpload(
         content=io.BytesIO(b"abc"), filename="a.txt", purpose="vision", seconds=seconds

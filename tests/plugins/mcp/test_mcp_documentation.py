@@ -15,15 +15,12 @@ import pytest
 
 from gateway.plugins import load_plugins
 from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
+from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
 MCP_PART = "".join(part for part in PAGE.split("\n## ") if part.startswith(("MCP", "Approval")))
 README = (ROOT / "plugins" / "mcp" / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def test_the_functions_become_tools(

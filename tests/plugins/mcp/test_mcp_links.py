@@ -21,21 +21,12 @@ from gateway_mcp.content import result_of, server_tool
 from gateway_mcp.links import FIRST_WAIT, LONGEST_WAIT, ServerLink
 from gateway_mcp.servers import McpServers
 from gateway_mcp.tool_list import ToolList
+from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
 EXAMPLE = configured_transport(McpServerConfig(command=COMMAND))
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_attempts_to_connect_get_rarer_and_no_request_waits_for_them() -> None:

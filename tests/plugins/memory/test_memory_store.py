@@ -13,18 +13,9 @@ from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
+from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def test_its_configuration_reaches_it() -> None:

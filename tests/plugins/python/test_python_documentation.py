@@ -16,6 +16,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway_container.config import ContainerConfig, ContainersConfig
 from gateway_python.plugin import PythonConfig
+from tests.markdown import blocks
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -43,10 +44,6 @@ rules = [
   { when = "total known", pieces = [{ text = "The total is in [a file](sandbox:/mnt/data/total.txt)." }] },
 ]
 """.replace("SALES", SALES)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
 def section(heading: str) -> str:
