@@ -74,7 +74,8 @@ async def history_of(
             )
         history = await store.history(previous, owner=owner)
     if history is None:
-        raise NotFound(
+        # OpenAI answers 400 here, unlike where a path names a response that does not exist.
+        raise InvalidRequest(
             f"Previous response with id '{previous}' not found.",
             param="previous_response_id",
             code="previous_response_not_found",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -54,8 +54,11 @@ def explain(message: str, raw: Any, into: Any, param: str | ParamPath) -> Invali
         kind = _below(kind, key, value)
         value = value[key] if isinstance(value, list) else value.get(key)
     if absent := re.fullmatch(r"Object missing required field `(.*)`", what):
-        hint = f"It is one of: {listed(_tags(kind))}." if absent[1] == "type" else ""
-        return missing((*place, absent[1]), hint)
+        values = _tags(kind) if absent[1] == "type" else []
+        values = values or _choices(_alternatives(_below(kind, absent[1], value)))
+        if len(values) == 1:
+            return missing((*place, absent[1]), f"It is '{values[0]}'.")
+        return missing((*place, absent[1]), f"It is one of: {listed(values)}." if values else "")
     return _about_value(what, kind, value, place)
 
 
@@ -71,18 +74,13 @@ def _about_value(
     if bound := _BOUND.fullmatch(what):
         return _out_of_bounds(bound, value, param)
     alternatives = list(_alternatives(kind))
-    choices = [
-        str(choice)
-        for each in alternatives
-        if isinstance(each, inspect.LiteralType)
-        for choice in each.values
-    ]
+    choices = _choices(alternatives)
     if what.startswith("Invalid enum value"):
         return not_among(param, value, choices)
     if "matching regex" in what:
         return InvalidRequest(
-            f"Invalid '{param_text(param)}': '{shortened(value)}' does not match the pattern "
-            f"{what.partition('matching regex ')[2]}.",
+            f"Invalid '{param_text(param)}': string does not match pattern. Expected a string that matches the pattern "
+            f"'{_pattern(alternatives)}'.",
             param=param,
             code="invalid_value",
         )
@@ -96,6 +94,12 @@ def _about_value(
     )
 
 
+def _pattern(alternatives: Iterable[inspect.Type]) -> str:
+    """The pattern of a text, with the anchors of JSON Schema."""
+    patterns = [each.pattern for each in alternatives if isinstance(each, inspect.StrType)]
+    return next(filter(None, patterns), "").replace(r"\A", "^").replace(r"\Z", "$")
+
+
 def _one_of(names: list[str]) -> str:
     """Several types as OpenAI's server lists them: `one of a string or array`."""
     if len(names) < 2:
@@ -106,13 +110,20 @@ def _one_of(names: list[str]) -> str:
 
 def _out_of_bounds(bound: re.Match[str], value: Any, param: ParamPath) -> InvalidRequest:
     """The error for a value out of range, with OpenAI's codes: `integer_below_min_value`, `decimal_above_max_value`,
-    `string_above_max_length`, …"""
+    `string_above_max_length`, `empty_string`, …"""
     kind = {"int": "integer", "float": "decimal", "str": "string"}.get(bound["type"], bound["type"])
     side = "above_max" if bound["sign"].startswith("<") else "below_min"
     limit = bound["limit"].removesuffix(".0")
+    article = "an" if kind == "array" else "a"
+    if bound["length"] and not value:
+        return InvalidRequest(
+            f"Invalid '{param_text(param)}': empty {kind}. Expected {article} {kind} with minimum length {limit}, but got an "
+            f"empty {kind} instead.",
+            param=param,
+            code=f"empty_{kind}",
+        )
     if bound["length"]:
         which, size = ("maximum", "long") if side == "above_max" else ("minimum", "short")
-        article = "an" if kind == "array" else "a"
         problem = (
             f"{kind} too {size}. Expected {article} {kind} with {which} length {limit}, but got {article} {kind} with length "
             f"{len(value)} instead."
@@ -151,6 +162,12 @@ def _tags(kind: inspect.Type | None) -> list[str]:
         for each in _alternatives(kind)
         if isinstance(each, inspect.StructType) and each.tag is not None
     ]
+
+
+def _choices(alternatives: Iterable[inspect.Type]) -> list[str]:
+    """The values of an enumeration."""
+    literals = [each for each in alternatives if isinstance(each, inspect.LiteralType)]
+    return [str(value) for literal in literals for value in literal.values]
 
 
 def _below(kind: inspect.Type | None, key: Any, value: Any) -> inspect.Type | None:

@@ -209,7 +209,8 @@ def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str
     text = param_text(param)
     if len(raw) > 16:
         raise InvalidRequest(
-            f"Invalid '{text}': too many properties. Expected at most 16, but got {len(raw)} instead.",
+            f"Invalid '{text}': too many properties. Expected an object with at most 16 properties, but got an object "
+            f"with {len(raw)} properties instead.",
             param=param,
             code="object_above_max_properties",
         )
@@ -217,7 +218,7 @@ def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str
         if len(key) > 64:
             raise InvalidRequest(
                 f"Invalid '{text}': the key '{shortened(key)}' is too long. "
-                f"Expected at most 64 characters, but got {len(key)} instead.",
+                f"Expected a string with maximum length 64, but got a string with length {len(key)} instead.",
                 param=param,
                 code="string_above_max_length",
             )
@@ -226,7 +227,7 @@ def decode_metadata(raw: Any, param: ParamPath = ("metadata",)) -> dict[str, str
         if len(value) > 512:
             raise InvalidRequest(
                 f"Invalid '{text}.{key}': string too long. "
-                f"Expected at most 512 characters, but got {len(value)} instead.",
+                f"Expected a string with maximum length 512, but got a string with length {len(value)} instead.",
                 param=(*param, key),
                 code="string_above_max_length",
             )

@@ -9,7 +9,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 
-FormatName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_-]{1,64}\Z")]
+FormatName: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=64, pattern=r"\A[a-zA-Z0-9_-]+\Z")
+]
 """OpenAI's characters and length. The name is inserted into prompts."""
 
 

@@ -20,7 +20,9 @@ from gateway.wire.field_errors import (
     wrong_type,
 )
 
-ToolName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_.-]{1,128}\Z")]
+ToolName: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=128, pattern=r"\A[a-zA-Z0-9_.-]+\Z")
+]
 """OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into
 prompts."""
 AllowedCallers: TypeAlias = list[Literal["direct", "programmatic"]]

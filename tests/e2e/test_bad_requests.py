@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "unknown format": (with_(text={"format": {"type": "xml"}}), 400, "text.format.type", "invalid_value"),
     "prompt template": (with_(prompt={"id": "pmpt_1"}), 404, "prompt.id", "prompt_not_found"),
     "moderation": (with_(moderation={"model": "x"}), 400, "moderation", "unsupported_parameter"),
-    "unknown previous response": (with_(previous_response_id="resp_nothing"), 404, "previous_response_id", "previous_response_not_found"),
+    "unknown previous response": (with_(previous_response_id="resp_nothing"), 400, "previous_response_id", "previous_response_not_found"),
     "unknown conversation": (with_(conversation="conv_nothing"), 404, "conversation", "conversation_not_found"),
     "later window in the foreground": (with_(background_options={"completion_window": "2h"}), 400, "background_options.completion_window", "invalid_value"),
     "later window with a stream": (with_(background=True, stream=True, background_options={"completion_window": "8h"}), 400, "background_options.completion_window", "invalid_value"),

@@ -113,7 +113,7 @@ def test_what_is_not_stored_is_gone_on_from_on_its_connection(
     with connected(server) as other:
         send(other, input=[output], previous_response_id=first["id"], store=False)
         refused = receive(other)
-        assert (refused["status"], refused["error"]["code"]) == (404, "previous_response_not_found")
+        assert (refused["status"], refused["error"]["code"]) == (400, "previous_response_not_found")
     second = respond(
         socket, input=[output], previous_response_id=first["id"], tools=[WEATHER], store=False
     )
@@ -187,7 +187,7 @@ def test_lanes_run_at_once_and_are_told_apart(socket: ClientConnection) -> None:
         ({"background": True}, 400, "background", "unsupported_parameter"),
         ({"temperature": 9}, 400, "temperature", "decimal_above_max_value"),
         ({"input": "be busy"}, 429, None, "rate_limit_exceeded"),
-        ({"previous_response_id": "resp_x"}, 404, "previous_response_id", "previous_response_not_found"),
+        ({"previous_response_id": "resp_x"}, 400, "previous_response_id", "previous_response_not_found"),
     ],
 )  # fmt: skip
 def test_a_bad_message_is_told_and_the_connection_goes_on(

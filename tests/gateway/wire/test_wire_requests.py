@@ -106,7 +106,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"logit_bias": {"1": 2, "5": "lots"}}, "logit_bias.5", TYPE),
     ({"ignore_eos": "yes"}, "ignore_eos", TYPE),
     ({"chat_template_kwargs": []}, "chat_template_kwargs", TYPE),
-    ({"cache_salt": ""}, "cache_salt", "string_below_min_length"),
+    ({"cache_salt": ""}, "cache_salt", "empty_string"),
     # input
     ({"input": 5}, "input", TYPE),
     ({"input": {}}, "input", TYPE),
@@ -196,7 +196,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": ["f"]}, "tools[0]", TYPE),
     ({"tools": [{"type": "teleport"}]}, "tools[0].type", VALUE),
     ({"tools": [{"name": "f"}]}, "tools[0].type", MISSING),
-    ({"tools": [{"type": "function", "name": ""}]}, "tools[0].name", VALUE),
+    ({"tools": [{"type": "function", "name": ""}]}, "tools[0].name", "empty_string"),
     ({"tools": [{"type": "function", "name": "a b"}]}, "tools[0].name", VALUE),
     ({"tools": [{"type": "function", "name": "a\n"}]}, "tools[0].name", VALUE),
     ({"tools": [{"type": "function", "name": None}]}, "tools[0].name", MISSING),
@@ -634,3 +634,47 @@ def test_the_other_apis_parameter_is_named() -> None:
         decode_response_request(json.dumps({"model": "m", "messages": messages}).encode())
     with pytest.raises(InvalidRequest, match="Here it is 'messages', not 'input'"):
         decode_chat_request(json.dumps({"model": "m", "input": "hi"}).encode())
+
+
+NAMED = {"type": "function", "name": "f"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            {"context_management": [{}]},
+            "Missing required parameter: 'context_management[0].type'. It is 'compaction'.",
+        ),
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": []}},
+            "Missing required parameter: 'tool_choice.mode'. It is one of: 'auto' and 'required'.",
+        ),
+        (
+            {"tools": [{**NAMED, "name": "a b"}]},
+            "Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the pattern "
+            "'^[a-zA-Z0-9_.-]+$'.",
+        ),
+        (
+            {"tools": [{**NAMED, "name": ""}]},
+            "Invalid 'tools[0].name': empty string. Expected a string with minimum length 1, but got an empty string instead.",
+        ),
+        (
+            {"tools": [{**NAMED, "name": "f" * 129}]},
+            "Invalid 'tools[0].name': string too long. Expected a string with maximum length 128, but got a string with "
+            "length 129 instead.",
+        ),
+        (
+            {"metadata": {"k": "v" * 513}},
+            "Invalid 'metadata.k': string too long. Expected a string with maximum length 512, but got a string with length "
+            "513 instead.",
+        ),
+        (
+            {"metadata": {str(n): "v" for n in range(17)}},
+            "Invalid 'metadata': too many properties. Expected an object with at most 16 properties, but got an object with "
+            "17 properties instead.",
+        ),
+    ],
+)
+def test_errors_have_openais_words(body: dict[str, Any], message: str) -> None:
+    assert refusal_of({"model": "m", "input": "x", **body}).message == message
