@@ -11,7 +11,7 @@ from gateway.errors import RateLimited
 from gateway.loop.attempts import Attempts
 from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
-from gateway.loop.sinks import HeldSink
+from gateway.loop.sinks import HeldSink, SharedSink
 from gateway.loop.timings import AnswerTimes, answer_times
 from gateway.loop.usage import ExpectedTokens, total
 from gateway.runtime.served_model import ServedModel
@@ -67,6 +67,8 @@ class AnswerRun(ABC, Generic[PlanT]):
         self._choices: Sequence[GeneratedChoice] = ()
         self._full: RateLimited | None = None
         """The error of a full queue, if another model is left."""
+        self._unsent = b""
+        """What choices had written and not yet sent when the answer failed."""
         self._begin(plan)
 
     @abstractmethod
@@ -100,7 +102,7 @@ class AnswerRun(ABC, Generic[PlanT]):
         return answer_times(self.scope.stats, self.usage())
 
     async def run(self, sink: ByteSink) -> bytes:
-        """Make all choices, handing to `sink` what is ready; returns what is then left to be sent."""
+        """Make all choices, handing to `sink` what is ready; returns what is then left to be sent, also if the answer has failed."""
         scope = self.scope
         rest = b""
         status: ResponseStatus = "cancelled"
@@ -116,7 +118,7 @@ class AnswerRun(ABC, Generic[PlanT]):
             if scope.error is None:
                 return rest
             status = "cancelled" if scope.revoked else "failed"
-            return b""
+            return self._unsent
         finally:
             scope.finish(status, self.usage())
             self.notify_plugins(status)
@@ -159,15 +161,11 @@ class AnswerRun(ABC, Generic[PlanT]):
 
     async def _all(self, sink: ByteSink, *, holds: bool) -> None:
         """Several choices: what they send is merged as it comes."""
-        lock = asyncio.Lock()
-
-        async def in_turn(data: bytes) -> None:
-            async with lock:
-                await sink(data)
+        shared = SharedSink(sink)
 
         async def make(choice: GeneratedChoice) -> None:
-            if rest := await choice.run(HeldSink(in_turn) if holds else in_turn):
-                await in_turn(rest)
+            if rest := await choice.run(HeldSink(shared) if holds else shared):
+                await shared(rest)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -176,6 +174,8 @@ class AnswerRun(ABC, Generic[PlanT]):
         except BaseExceptionGroup as failures:
             # The first failure ended the others, whose cancellations the group has swallowed.
             raise failures.exceptions[0] from None
+        finally:
+            self._unsent = shared.take()
 
 
 class ChoicesRun(AnswerRun[PlanT]):

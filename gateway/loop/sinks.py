@@ -32,6 +32,29 @@ class Accepted:
 ACCEPTED = Accepted()
 
 
+class SharedSink:
+    """A sink for tasks that write at once. What comes while a part is being sent is sent with the next one."""
+
+    __slots__ = ("_lock", "_sink", "_waiting")
+
+    def __init__(self, sink: Callable[[bytes], Awaitable[None]]) -> None:
+        self._sink = sink
+        self._lock = asyncio.Lock()
+        self._waiting: list[bytes] = []
+
+    async def __call__(self, part: bytes) -> None:
+        """Send `part`. If that is cancelled before its turn, the next part follows it, or `take` returns it."""
+        self._waiting.append(part)
+        async with self._lock:
+            if parts := self.take():
+                await self._sink(parts)
+
+    def take(self) -> bytes:
+        """The parts that still wait for their turn, which are then no longer sent."""
+        parts, self._waiting = b"".join(self._waiting), []
+        return parts
+
+
 class HeldSink(Generic[OutT]):
     """A sink that keeps what it gets until the engine has given its first output.
 

@@ -33,7 +33,9 @@ class ChunkStream(StreamedAnswer):
 
     async def make(self, body: StreamBody) -> bytes:
         rest = await self._run.run(body.write)
-        self._run.scope.raise_error()
+        if self._run.scope.error is not None:
+            body.keep(rest)
+            raise self._run.scope.error
         return rest + self._run.trailer() + SSE_DONE
 
     def fail(self, error: GatewayError) -> bytes:

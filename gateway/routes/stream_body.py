@@ -61,6 +61,12 @@ class StreamBody:
         self._writer.wrote = True
         return self._send_part(part)
 
+    def keep(self, part: bytes) -> None:
+        """Send `part` with the next one, or with the last."""
+        if part:
+            self._unsent += part
+            self.write_chunk = None
+
     async def open(self) -> Callable[[bytes], bool]:
         """Send the head before there is a part. Returns `write_chunk`. Called first, if at all."""
         self._is_opening = True
