@@ -21,7 +21,7 @@ _IN_MEMORY: Final = 1_048_576
 _MARGIN: Final = 65_536
 """Maximum size, in bytes, of a form without its file."""
 _LONGEST_FIELD: Final = 4096
-_MOST_FIELDS: Final = 16
+_MAX_FIELDS: Final = 16
 
 
 class UnsupportedForm(UnsupportedMediaType):
@@ -80,7 +80,7 @@ async def _read(
     field, text, size = "", bytearray(), 0
     try:
         async with aclosing(request.stream(max_bytes + _MARGIN)) as body:
-            with PushMultipartParser(boundary, max_segment_count=_MOST_FIELDS) as parser:
+            with PushMultipartParser(boundary, max_segment_count=_MAX_FIELDS) as parser:
                 async for received in body:
                     for piece in parser.parse(received):
                         if isinstance(piece, MultipartSegment):

@@ -46,7 +46,7 @@ _LATENCY_SECONDS = (
     0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
 )  # fmt: skip
 _TOKENS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
-_MOST_OF_AN_ID = 100
+_MAX_ID_LENGTH = 100
 """Characters of a request id in an exemplar, which OpenMetrics limits to 128 in all."""
 
 
@@ -409,7 +409,7 @@ class _RunSeries(Struct, frozen=True):
     generated: _Observed
 
     def observe(self, run: RunStats) -> None:
-        exemplar = {"request_id": run.request_id[:_MOST_OF_AN_ID]} if run.request_id else None
+        exemplar = {"request_id": run.request_id[:_MAX_ID_LENGTH]} if run.request_id else None
         if (seconds := run.first_token_seconds) is not None:
             self.first_token.observe(seconds, exemplar)
         if (seconds := run.seconds_per_token) is not None:

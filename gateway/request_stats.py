@@ -21,7 +21,7 @@ _current: ContextVar[RequestStats | None] = ContextVar("gateway_request", defaul
 clock = time.monotonic
 """The clock of all stamps. 0.0 as a stamp means that the phase was not reached."""
 
-MOST_PHASES: Final = 100
+MAX_PHASES: Final = 100
 """Phases of one run that are kept; later ones are not."""
 _LONGEST_NAME: Final = 100
 """Characters of a tool's name, which may come from a client."""
@@ -139,7 +139,7 @@ class RunStats:
         self.tools: list[LiveTool] = []
         """Calls of tools that have not ended."""
         self.phases: list[Phase] | None = None
-        """What has ended, at most `MOST_PHASES`; None if it is not kept."""
+        """What has ended, at most `MAX_PHASES`; None if it is not kept."""
         self.status: ResponseStatus | None = None
         """The terminal status; None while it runs."""
         self.error_code: str | None = None
@@ -210,7 +210,7 @@ class RunStats:
             self._keep(Phase("tool", call.name, call.began, clock()))
 
     def _keep(self, phase: Phase) -> None:
-        if self.phases is not None and len(self.phases) < MOST_PHASES:
+        if self.phases is not None and len(self.phases) < MAX_PHASES:
             self.phases.append(phase)
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-MOST_VALUES: Final = 10_000
+MAX_VALUES: Final = 10_000
 """Maximum number of values per owner."""
-MOST_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 32 << 20
 """Maximum total size of one owner's values in bytes. Values up to `SMALL` bytes are limited only by their number."""
 SMALL: Final = 1024
 
@@ -66,12 +66,12 @@ def _held(values: dict[str, tuple[bytes, float]], name: str, now: float) -> byte
 
 
 def _fits(values: dict[str, tuple[bytes, float]], name: str, value: bytes, now: float) -> bool:
-    if len(values) >= MOST_VALUES:
+    if len(values) >= MAX_VALUES:
         for each in [each for each, (_, ends) in values.items() if ends <= now]:
             del values[each]
-        if name not in values and len(values) >= MOST_VALUES:
+        if name not in values and len(values) >= MAX_VALUES:
             return False
     if len(value) <= SMALL:
         return True
     others = sum(len(held) for each, (held, ends) in values.items() if each != name and ends > now)
-    return others + len(value) <= MOST_BYTES
+    return others + len(value) <= MAX_BYTES

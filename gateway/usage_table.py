@@ -13,9 +13,9 @@ Numbers: TypeAlias = tuple[int, int, int, int, int]
 Key: TypeAlias = tuple[int, str, str | None, str]
 """Bucket, API, principal, model."""
 
-MOST_COUNTS = 200_000
+MAX_COUNTS = 200_000
 """Maximum number of sums of each width in one process. Beyond it, the oldest buckets are forgotten."""
-_MOST_BATCHES = 10_000
+_MAX_BATCHES = 10_000
 
 
 class UsageTable:
@@ -30,7 +30,7 @@ class UsageTable:
         if batch in self._batches:
             return
         self._batches[batch] = None
-        if len(self._batches) > _MOST_BATCHES:
+        if len(self._batches) > _MAX_BATCHES:
             self._batches.popitem(last=False)
         for each in counts:
             self._tables[each.width].add(key_of(each), numbers_of(each))
@@ -59,7 +59,7 @@ class _Sums:
         before = len(sums)
         add(sums, key, numbers)
         self._count += len(sums) - before
-        while self._count > MOST_COUNTS and len(self._buckets) > 1:
+        while self._count > MAX_COUNTS and len(self._buckets) > 1:
             self._forget(min(self._buckets) + 1)
 
     def read(self, first: int, last: int) -> Iterable[tuple[Key, Numbers]]:

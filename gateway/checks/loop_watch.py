@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gateway.checks.engine_probe import GuaranteeViolated
 
-MOST_CPU_SECONDS: Final = 2.0
+MAX_CPU_SECONDS: Final = 2.0
 """CPU time that the loop's thread may spend before other tasks run, in seconds."""
 
 _WAITING: Final = {
@@ -74,7 +74,7 @@ def no_waiting(what: str) -> Generator[None]:
 @asynccontextmanager
 async def loop_stays_free(what: str) -> AsyncGenerator[None]:
     """Raise `GuaranteeViolated` on exit if the body has blocked the event loop, by a call that waits (`no_waiting`) or by more
-    than `MOST_CPU_SECONDS` of computation in one go."""
+    than `MAX_CPU_SECONDS` of computation in one go."""
     longest = 0.0
 
     async def watch() -> None:
@@ -94,7 +94,7 @@ async def loop_stays_free(what: str) -> AsyncGenerator[None]:
     finally:
         watching.cancel()
         await asyncio.wait((watching,))
-    if longest > MOST_CPU_SECONDS:
+    if longest > MAX_CPU_SECONDS:
         raise GuaranteeViolated(
             f"{what} keeps the event loop busy for {longest:.1f} s of CPU time. Compute in a thread or a process"
         )

@@ -22,7 +22,7 @@ _DAY: Final = 86_400
 _WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
 """By name: `bucket_width`, its seconds, and the most that one page shows."""
 
-_MOST_PAGES: Final = 1000
+_MAX_PAGES: Final = 1000
 
 
 class _Amount(Struct):
@@ -137,10 +137,10 @@ def _time(bucket: _Bucket, seconds: int) -> str:
 
 def _buckets(client: ApiClient, path: str) -> Iterable[_Bucket]:
     page: str | None = ""
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         read = client.get(f"{path}&page={quote(page, safe='')}" if page else path, _Page)
         yield from read.data
         page = read.next_page
         if page is None:
             return
-    raise ChatError(f"The server's answer has more than {_MOST_PAGES} pages.")
+    raise ChatError(f"The server's answer has more than {_MAX_PAGES} pages.")

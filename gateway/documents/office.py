@@ -19,11 +19,11 @@ from xml.parsers import expat
 
 from gateway.documents.failures import InvalidFile, UnsupportedFile, too_long
 
-_MOST_BYTES: Final = 268_435_456
+_MAX_BYTES: Final = 268_435_456
 """Unpacked bytes of all parts of one document together."""
 _DEEPEST: Final = 256
 _PIECE: Final = 65_536
-_MOST_COLUMNS: Final = 16_384
+_MAX_COLUMNS: Final = 16_384
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED: Final = 1
 _HEADING: Final = re.compile(r"heading ?([1-6])", re.IGNORECASE)
@@ -61,7 +61,7 @@ class _Package:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
         self._names = frozenset(archive.namelist())
-        self._left = _MOST_BYTES
+        self._left = _MAX_BYTES
 
     def text(self, most: int) -> str:
         main = next(self._targets("", "/officeDocument"), "")
@@ -150,7 +150,7 @@ class _Package:
                 self._left -= len(piece)
                 if self._left < 0:
                     raise InvalidFile(
-                        f"The Office document unpacks to more than {_MOST_BYTES} bytes."
+                        f"The Office document unpacks to more than {_MAX_BYTES} bytes."
                     )
                 parser.Parse(piece, False)
         parser.Parse(b"", True)
@@ -364,7 +364,7 @@ class _Rows(_Counted):
 
     def _end_cell(self) -> None:
         value = "".join(self._value)
-        if not value or len(self._row) >= _MOST_COLUMNS:
+        if not value or len(self._row) >= _MAX_COLUMNS:
             return
         match self._type:
             case "s":
@@ -388,7 +388,7 @@ def _column_of(reference: str) -> int:
         if not "A" <= letter <= "Z":
             break
         number = number * 26 + ord(letter) - 64
-    return min(max(number - 1, 0), _MOST_COLUMNS - 1)
+    return min(max(number - 1, 0), _MAX_COLUMNS - 1)
 
 
 def _relative_to(main: str, name: str) -> str:

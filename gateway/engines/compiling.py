@@ -27,7 +27,7 @@ from gateway.process_pool import (
 )
 
 _decoder = msgspec.msgpack.Decoder(Constraint)
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 _ENTRY_BYTES = 200
 """What a cached result takes besides its content."""
 
@@ -78,9 +78,9 @@ def encoded(constraint: Constraint) -> bytes:
                 "The schema has a whole number that does not fit into 64 bits. Use a smaller one, or leave it out.",
                 param="schema",
             ) from None
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise Unsupported(
-                f"What is to be enforced has more than {MOST_BYTES} bytes once its parts are put together. Use fewer "
+                f"What is to be enforced has more than {MAX_BYTES} bytes once its parts are put together. Use fewer "
                 "tools and definitions, or smaller ones.",
                 param="schema",
             )

@@ -45,7 +45,7 @@ _TEMPLATE, _OUTSIDE = Origin.TEMPLATE, Origin.OUTSIDE
 
 _NO_WORD = "\U0010fffd\u0378"
 """Characters that are in no vocabulary. They are encoded as bytes, or as the unknown token."""
-_MOST_TOKENS = 1_000_000
+_MAX_TOKENS = 1_000_000
 _GAP = 1000
 """Number of consecutive undefined ids after which a vocabulary is considered to end."""
 _ANCHORS = ("\n", "a", ".")
@@ -415,7 +415,7 @@ class OriginEncoder:
         """The ordinary tokens that are no longer than one character."""
         found: dict[bytes, int] = {}
         missing = 0
-        for token in range(_MOST_TOKENS):
+        for token in range(_MAX_TOKENS):
             try:
                 value = self._tokenizer.token_bytes(token)
             except ValueError:

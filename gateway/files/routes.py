@@ -11,7 +11,7 @@ from gateway.files.uploaded import UploadedFiles
 from gateway.protocols import AsgiApp, Reply, Route, RouteRequest
 from gateway.wire.listing import listing
 
-_MOST_LISTED: Final = 10_000
+_MAX_LISTED: Final = 10_000
 
 
 class FileRoutes:
@@ -38,7 +38,7 @@ class FileRoutes:
 
     async def _list(self, request: RouteRequest) -> Reply:
         """List a page of the files, newest first."""
-        query = list_query(request.query, chosen="purpose", most=_MOST_LISTED, limit=_MOST_LISTED)
+        query = list_query(request.query, chosen="purpose", most=_MAX_LISTED, limit=_MAX_LISTED)
         found, more = await self._files.list(request.owner or "", query)
         return Reply.json(listing(found, has_more=more))
 

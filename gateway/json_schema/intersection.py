@@ -14,7 +14,7 @@ from gateway.json_schema.types import listed_types
 Conflict: TypeAlias = Callable[[str, Any, Any, str], Any]
 """Called with a keyword, its two values and its path. Returns the value to use, or raises an error."""
 
-_MOST_PAIRS: Final = 500
+_MAX_PAIRS: Final = 500
 """Maximum number of pairs of schemas that are compared, because schemas may be recursive."""
 _LARGER = ("minimum", "minLength", "minItems", "minProperties", "exclusiveMinimum")
 _SMALLER = ("maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaximum")
@@ -65,7 +65,7 @@ def _disjoint(one: Any, other: Any, root: Any, compared: set[tuple[int, int]]) -
     """`compared` holds the ids of pairs that are not disjoint, as far as is known."""
     one, other = dereferenced(one, root), dereferenced(other, root)
     pair = id(one), id(other)
-    if one is None or other is None or pair in compared or len(compared) >= _MOST_PAIRS:
+    if one is None or other is None or pair in compared or len(compared) >= _MAX_PAIRS:
         return False
     compared.add(pair)
     values, others = _enumerated(one), _enumerated(other)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-MOST_REFERENCES: Final = 16
+MAX_REFERENCES: Final = 16
 """Maximum number of references that refer to one another."""
 
 
@@ -39,9 +39,9 @@ def target(root: Any, reference: object) -> Any:
 def dereferenced(schema: Any, root: Any) -> Mapping[str, Any] | None:
     """The schema that the references of `schema` lead to, without the keywords beside them.
 
-    None if they lead to nothing, to no object, or to more than `MOST_REFERENCES` others.
+    None if they lead to nothing, to no object, or to more than `MAX_REFERENCES` others.
     """
-    for _ in range(MOST_REFERENCES):
+    for _ in range(MAX_REFERENCES):
         if not isinstance(schema, Mapping):
             return None
         if "$ref" not in schema:

@@ -16,7 +16,7 @@ logger = logging.getLogger("gateway.loop.attempts")
 PlanT = TypeVar("PlanT")
 Hold: TypeAlias = Callable[[str | None], AbstractAsyncContextManager[object]]
 
-_MOST_REROUTES = 4
+_MAX_REROUTES = 4
 """Maximum number of times that policies may send a request to another model."""
 _OF_THE_MODEL = ("context_length_exceeded", "invalid_encrypted_content")
 """Codes of invalid requests that another model may accept."""
@@ -101,7 +101,7 @@ class Attempts(Generic[PlanT]):
             while True:
                 if isinstance(error, Rerouted):
                     self._reroutes += 1
-                    if self._reroutes > _MOST_REROUTES:
+                    if self._reroutes > _MAX_REROUTES:
                         raise error
                     self._left.insert(0, error.model)
                 elif not _may_differ(error):

@@ -53,7 +53,7 @@ from gateway.runtime.served_model import ServedModel
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 _FEW = 16
 """Maximum number of tokens of a generation for which a task of its own costs more than it saves."""
-_MOST_TOGETHER = 64
+_MAX_TOGETHER = 64
 """Maximum number of outputs that are parsed at once."""
 
 
@@ -372,7 +372,7 @@ class Generator:
                     finish = output.finish_reason
                     if batch is not None:
                         batch.outputs.append(output)
-                        if finish is None and len(batch.outputs) < _MOST_TOGETHER:
+                        if finish is None and len(batch.outputs) < _MAX_TOGETHER:
                             continue
                         deltas = batch.parsed()
                     else:

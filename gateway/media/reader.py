@@ -25,7 +25,7 @@ from gateway.media.refused import (
 )
 from gateway.media.resolver import MediaResolver
 from gateway.media.shares import OwnerShares
-from gateway.media.sounds import DECODED_WIDTH, MOST_RATE, read_sound
+from gateway.media.sounds import DECODED_WIDTH, MAX_RATE, read_sound
 from gateway.net.guard import Resolve, resolve
 from gateway.process_pool import (
     FunctionFailed,
@@ -107,7 +107,7 @@ class MediaReader:
         self._fetches = OwnerShares(_AT_ONCE)
         self._decodes = OwnerShares(_AT_ONCE)
         largest = max(config.max_side, config.max_side_high)
-        sound = int(config.max_audio_seconds) * MOST_RATE * DECODED_WIDTH
+        sound = int(config.max_audio_seconds) * MAX_RATE * DECODED_WIDTH
         self._pool = ProcessPool(
             processes=config.decode_processes,
             memory=(

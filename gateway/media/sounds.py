@@ -8,11 +8,11 @@ from typing import Final
 
 from gateway.media.refused import INVALID_SOUND, MediaRefused
 
-MOST_RATE: Final = 48_000
+MAX_RATE: Final = 48_000
 """Samples per second of a sound that was not PCM; those of a higher rate are converted to it."""
 DECODED_WIDTH: Final = 2
 """Bytes of a sample of a sound that was not PCM. It has one channel."""
-_MOST_CHANNELS: Final = 8
+_MAX_CHANNELS: Final = 8
 _RATES: Final = range(1000, 384_001)
 _UNKNOWN_LENGTH: Final = 0xFFFF_0000
 """Servers that stream a WAV file write a length near the largest one into its header."""
@@ -22,7 +22,7 @@ _CHUNK_FRAMES: Final = 1 << 16
 def read_sound(data: bytes, max_seconds: float) -> tuple[bytes, float]:
     """Decode a WAV or MP3 file, and write its samples into a new WAV file, without anything else.
 
-    The samples of a WAV file with PCM stay as they are. Others become PCM of 16 bits with one channel, at `MOST_RATE` or
+    The samples of a WAV file with PCM stay as they are. Others become PCM of 16 bits with one channel, at `MAX_RATE` or
     less. The formats are recognised by the file's first bytes.
 
     Returns the new file and its length in seconds. Equal arguments give equal bytes. Raises `MediaRefused`.
@@ -85,7 +85,7 @@ def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
     _check_form(channels, DECODED_WIDTH, own_rate)
     if claimed > max_seconds * own_rate:
         raise _too_long(max_seconds)
-    rate = min(own_rate, MOST_RATE)
+    rate = min(own_rate, MAX_RATE)
     samples = bytearray()
     most = int(max_seconds * rate) * DECODED_WIDTH
     try:
@@ -109,10 +109,10 @@ def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
 
 
 def _check_form(channels: int, width: int, rate: int) -> None:
-    if not (1 <= channels <= _MOST_CHANNELS and rate in _RATES and width <= 4):
+    if not (1 <= channels <= _MAX_CHANNELS and rate in _RATES and width <= 4):
         raise _refused(
             f"A sound with {channels} channels of {width} bytes at {rate} Hz cannot be read here. Send one with at "
-            f"most {_MOST_CHANNELS} channels of 4 bytes, at {_RATES.start} to {_RATES.stop - 1} Hz."
+            f"most {_MAX_CHANNELS} channels of 4 bytes, at {_RATES.start} to {_RATES.stop - 1} Hz."
         )
 
 

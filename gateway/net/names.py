@@ -15,10 +15,10 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
-MOST_LOOKUPS: Final = 64
+MAX_LOOKUPS: Final = 64
 """Maximum number of concurrent lookups, those included whose callers have given up."""
 
-_free = threading.BoundedSemaphore(MOST_LOOKUPS)
+_free = threading.BoundedSemaphore(MAX_LOOKUPS)
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:

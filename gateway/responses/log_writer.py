@@ -17,7 +17,7 @@ from gateway.wire.event_frames import json_of_frame
 from gateway.wire.events import ENDS
 
 _encode = ENCODER.encode
-_MOST_PENDING = 64
+_MAX_PENDING = 64
 """Maximum number of pending writes of one run; beyond it, the run waits for the first of them."""
 
 
@@ -92,7 +92,7 @@ class LogWriter:
                 live.publish_one(number, ready)
         elif added is None:
             self._pending.append((number, one, ready, False))
-            if len(self._pending) >= _MOST_PENDING:
+            if len(self._pending) >= _MAX_PENDING:
                 return self._wait_until_stored(False)
         else:
             self._refused()
@@ -122,7 +122,7 @@ class LogWriter:
             self._live.publish(first, encoded, last)
         elif added is None:
             self._pending.append((first, encoded, None, last))
-            if last or len(self._pending) >= _MOST_PENDING:
+            if last or len(self._pending) >= _MAX_PENDING:
                 await self._wait_until_stored(last)
         else:
             self._refused()
@@ -159,7 +159,7 @@ class LogWriter:
             self._waiting.set_result(None)
 
     async def _wait_until_stored(self, last: bool) -> None:
-        while self._pending if last else len(self._pending) >= _MOST_PENDING:
+        while self._pending if last else len(self._pending) >= _MAX_PENDING:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
         if last and self._failed is not None:

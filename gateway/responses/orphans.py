@@ -23,7 +23,7 @@ logger = logging.getLogger("gateway.responses.orphans")
 
 ORPHANS_AT_ONCE = 100
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Maximum number of attempts for a response whose owner died while it ran, since the response may be the cause."""
 
 OWNER_LOST = "owner_lost"
@@ -114,7 +114,7 @@ class Orphans:
             return False
         if record.response.status not in UNFINISHED or await self._stored_events(record) > OPENING:
             return False
-        if began and record.attempt >= MOST_ATTEMPTS - 1:
+        if began and record.attempt >= MAX_ATTEMPTS - 1:
             logger.warning("response %s has lost its owner too often", record.id)
             return False
         try:

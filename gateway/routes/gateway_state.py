@@ -33,9 +33,9 @@ from gateway.wire.inventory import (
 
 _DAY: Final = 86_400
 _DAYS: Final = 30
-_MOST_KEYS: Final = 1000
+_MAX_KEYS: Final = 1000
 """Names in one answer."""
-_MOST_MEASURED: Final = 40
+_MAX_MEASURED: Final = 40
 """Figures of one engine in one answer."""
 _LONGEST_FAILURE: Final = 10_000
 """Characters of the text why a model cannot be loaded."""
@@ -97,7 +97,7 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
     sums, sums_today = await asyncio.to_thread(_both_sums, counts, names, today)
     activity = await all_activity(services)
     data = []
-    for name, keys in list(names.items())[:_MOST_KEYS]:
+    for name, keys in list(names.items())[:_MAX_KEYS]:
         principal, limits = keys[0].principal, keys[0].principal.limits
         ends = min(each.expires for each in keys)
         data.append(
@@ -205,4 +205,4 @@ def _measured(slot: ModelSlot) -> dict[str, float]:
         and any(word in each.name for word in ("memory", "cache", "bytes"))
         and math.isfinite(each.value)
     }
-    return dict(list(found.items())[:_MOST_MEASURED])
+    return dict(list(found.items())[:_MAX_MEASURED])

@@ -24,7 +24,7 @@ logger = logging.getLogger("gateway.runtime.access")
 
 AUTHENTICATION_SECONDS = 10.0
 """Time limit for one authenticator and request."""
-MOST_NAME = 256
+MAX_NAME = 256
 """Maximum length of the name of a principal that an authenticator finds."""
 
 _PROBES = frozenset(("/health", "/ready"))
@@ -296,8 +296,8 @@ async def _ask(authenticator: RequestAuthenticator, request: Credentials) -> Pri
         raise GatewayError(
             "The sender of this request cannot be authenticated now. Retry."
         ) from error
-    if found is not None and not 0 < len(found.name) <= MOST_NAME:
-        raise AuthenticationError(f"The name of a principal has 1 to {MOST_NAME} characters.")
+    if found is not None and not 0 < len(found.name) <= MAX_NAME:
+        raise AuthenticationError(f"The name of a principal has 1 to {MAX_NAME} characters.")
     return found
 
 

@@ -17,7 +17,7 @@ from gateway.wire.inventory import ListedRun, QueueMinute, RunList
 
 logger = logging.getLogger("gateway.runtime.all_workers")
 
-MOST_RUNNING: Final = 500
+MAX_RUNNING: Final = 500
 """Runs in progress in one answer."""
 
 _LONGEST_ID: Final = 100
@@ -157,7 +157,7 @@ async def _ask(services: Services, question: Question, kind: Any) -> tuple[list[
 def runs_here(services: Services) -> RunList:
     """The runs of this process."""
     running = _running(services)
-    oldest = sorted(running, key=lambda each: each.stats.started)[:MOST_RUNNING]
+    oldest = sorted(running, key=lambda each: each.stats.started)[:MAX_RUNNING]
     history = services.run_history
     return RunList(
         workers=1,
@@ -183,7 +183,7 @@ def merged(lists: Sequence[RunList], *, workers: int, most_ended: int) -> RunLis
         workers=workers,
         answered=len(lists),
         total=sum(each.total for each in lists),
-        running=running[:MOST_RUNNING],
+        running=running[:MAX_RUNNING],
         ended=ended[:most_ended],
     )
 

@@ -25,7 +25,7 @@ LEASE_SECONDS = 60.0
 """Seconds after which requests of a process that has died no longer count as running."""
 RETRY_SECONDS = 1.0
 """Interval between attempts while the store does not answer."""
-_MOST_PENDING = 100_000
+_MAX_PENDING = 100_000
 """Maximum number of ended requests that wait for the store."""
 _AT_ONCE = 500
 """Maximum number of ended requests in one call of the store."""
@@ -102,7 +102,7 @@ class Limiter:
             self._end(charge, used)
 
     def _end(self, charge: AdmittedRequest, used: int) -> None:
-        if len(self._ended) < _MOST_PENDING:
+        if len(self._ended) < _MAX_PENDING:
             self._ended.append((charge, used))
         self._changed.set()
 

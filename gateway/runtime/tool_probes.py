@@ -18,8 +18,8 @@ from gateway.protocols import ServerTool, ToolServer
 from gateway.tools.available import AvailableTools
 from gateway.wire.inventory import ListedTool, ListedToolServer, ToolServerList
 
-MOST_SERVERS: Final = 100
-MOST_TOOLS: Final = 100
+MAX_SERVERS: Final = 100
+MAX_TOOLS: Final = 100
 """Tools of one server in an answer."""
 _LONGEST_NAME: Final = 128
 _LONGEST_TEXT: Final = 400
@@ -72,7 +72,7 @@ class ToolProbes:
     def listed(self, tables: Mapping[str, AvailableTools]) -> ToolServerList:
         """The servers of `tables`, which is keyed like `[tools.<name>]`. Asks none of them."""
         rows = list(_rows(tables))
-        return ToolServerList(total=len(rows), data=list(map(self._listed, rows[:MOST_SERVERS])))
+        return ToolServerList(total=len(rows), data=list(map(self._listed, rows[:MAX_SERVERS])))
 
     async def probe(self, tables: Mapping[str, AvailableTools], config: Config) -> ToolServerList:
         """Probe the servers of `tables`, and list them. Requests that wait for the same share one probe."""
@@ -80,7 +80,7 @@ class ToolProbes:
         async with self._lock:
             if self._began < asked:
                 self._began = time.monotonic()
-                await self._probe_all(list(_rows(tables))[:MOST_SERVERS], config)
+                await self._probe_all(list(_rows(tables))[:MAX_SERVERS], config)
         return self.listed(tables)
 
     async def _probe_all(self, rows: Sequence[_Row], config: Config) -> None:
@@ -196,7 +196,7 @@ def _listed_tools(
             ),
             needs_approval=tool.needs_approval,
         )
-        for tool in tools[:MOST_TOOLS]
+        for tool in tools[:MAX_TOOLS]
     ]
 
 

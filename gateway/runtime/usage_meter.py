@@ -30,11 +30,11 @@ WRITE_SECONDS = 1.0
 _MINUTE = WIDTH_SECONDS["1m"]
 _MINUTES = {width: seconds // _MINUTE for width, seconds in WIDTH_SECONDS.items()}
 """In each width."""
-_MOST_TOKENS = 1 << 40
+_MAX_TOKENS = 1 << 40
 """Maximum number of tokens of one kind that one run is counted with."""
 
 
-MOST_NAMES = 10_000
+MAX_NAMES = 10_000
 """Maximum number of principals that are counted by their names, in one process and day. Names of API keys do not count."""
 OTHERS = "(others)"
 """The name under which further ones are counted together."""
@@ -61,7 +61,7 @@ class UsageMeter:
         """Principals that were counted by their names on `_day`."""
         self._day = 0
         self.last_used: dict[str, float] = {}
-        """When the last run of each principal has ended, in Unix time; of the last `MOST_NAMES`."""
+        """When the last run of each principal has ended, in Unix time; of the last `MAX_NAMES`."""
         self._sums: dict[Key, Numbers] = {}
         """What is not written yet, by minutes."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
@@ -78,7 +78,7 @@ class UsageMeter:
         if name is not None:
             self.last_used.pop(name, None)
             self.last_used[name] = self._clock()
-            if len(self.last_used) > MOST_NAMES:
+            if len(self.last_used) > MAX_NAMES:
                 del self.last_used[next(iter(self.last_used))]
         key = (minute, run.api, name, run.model)
         if usage is None:
@@ -91,10 +91,10 @@ class UsageMeter:
                 usage.output_tokens,
                 usage.output_tokens_details.reasoning_tokens,
             )
-            if min(numbers) < 0 or max(numbers) > _MOST_TOKENS:
+            if min(numbers) < 0 or max(numbers) > _MAX_TOKENS:
                 # A server elsewhere has made them up: absurd ones must not keep a store from writing the others.
                 one, read, cached, made, thought = (
-                    min(max(each, 0), _MOST_TOKENS) for each in numbers
+                    min(max(each, 0), _MAX_TOKENS) for each in numbers
                 )
                 numbers = (one, read, cached, made, thought)
         add(self._sums, key, numbers)
@@ -108,12 +108,12 @@ class UsageMeter:
             self._names.clear()
         if name in self._names or self._is_key(name):
             return name
-        if len(self._names) >= MOST_NAMES:
+        if len(self._names) >= MAX_NAMES:
             return OTHERS
         self._names.add(name)
-        if len(self._names) == MOST_NAMES:
+        if len(self._names) == MAX_NAMES:
             logger.warning("usage is counted by the names of %d principals today; that of further ones is counted together, as %s",
-                MOST_NAMES, OTHERS)  # fmt: skip
+                MAX_NAMES, OTHERS)  # fmt: skip
         return name
 
     def _tell_plugins(self, run: RunStats, principal: Principal | None, numbers: Numbers) -> None:

@@ -20,8 +20,8 @@ logger = logging.getLogger("gateway.server.worker_sockets")
 
 ANSWER_SECONDS: Final = 10.0
 """How long a worker waits for another at most."""
-_MOST_QUESTION: Final = 4096
-_MOST_ANSWER: Final = 32 * 1024 * 1024
+_MAX_QUESTION: Final = 4096
+_MAX_ANSWER: Final = 32 * 1024 * 1024
 _SUFFIX: Final = ".w"
 
 
@@ -75,7 +75,7 @@ class WorkerSockets:
                 try:
                     require_own(writer.get_extra_info("socket"))
                     writer.write(framed(question))
-                    answered = await _received(reader, _MOST_ANSWER)
+                    answered = await _received(reader, _MAX_ANSWER)
                     if answered is None:
                         logger.warning("the answer of the worker %d is too large", process)
                         silent.append(process)
@@ -97,7 +97,7 @@ class WorkerSockets:
                 if not is_own(writer.get_extra_info("socket")):
                     return
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    question = await _received(reader, _MOST_QUESTION)
+                    question = await _received(reader, _MAX_QUESTION)
                     if question is not None:
                         writer.write(framed(answer(self._services, question)))
                         await writer.drain()

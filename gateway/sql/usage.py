@@ -20,7 +20,7 @@ _MARGIN: Final = 10
 """Number of buckets that are kept longer than they have to be."""
 _BATCHES_KEPT: Final = 7200.0
 """Seconds for which the id of a batch is known."""
-_MOST_ADDED: Final = 1 << 40
+_MAX_ADDED: Final = 1 << 40
 """Largest number that one batch adds, so that no sum exceeds the database's integers."""
 
 
@@ -102,4 +102,4 @@ def _names(of: Key) -> tuple[str, str]:
 
 
 def _bounded(count: UsageCount) -> tuple[int, ...]:
-    return tuple(max(0, min(number, _MOST_ADDED)) for number in numbers_of(count))
+    return tuple(max(0, min(number, _MAX_ADDED)) for number in numbers_of(count))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gateway.shared_values import SMALL
 from gateway.sql.statements import Operation, Statement, key, owner_key
 
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Maximum number of values per owner."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """Maximum size of one owner's values together, in bytes. Values of up to `SMALL` bytes are limited by their number
 only."""
 
@@ -41,8 +41,8 @@ def compare_and_set(
     )
     held = bytes(found[0][0]) if found else None
     others = size - len(held or b"")
-    fits = (held is not None or number < _MOST_VALUES) and (
-        len(value) <= SMALL or others + len(value) <= _MOST_BYTES
+    fits = (held is not None or number < _MAX_VALUES) and (
+        len(value) <= SMALL or others + len(value) <= _MAX_BYTES
     )
     if held == expected and fits:
         yield Statement(

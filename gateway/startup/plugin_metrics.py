@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from gateway.errors import ConfigurationError
 
-MOST_SERIES: Final = 200
+MAX_SERIES: Final = 200
 """Series of one metric. Further combinations of label values share one, whose values are `OTHER`."""
 OTHER: Final = "other"
-_MOST_METRICS: Final = 100
+_MAX_METRICS: Final = 100
 """Metrics of one plugin."""
-_MOST_LABELS: Final = 4
-_MOST_BUCKETS: Final = 30
+_MAX_LABELS: Final = 4
+_MAX_BUCKETS: Final = 30
 _LONGEST_VALUE: Final = 100
 """Characters of a label's value."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -54,7 +54,7 @@ class _Metric:
         shown = tuple(str(value)[:_LONGEST_VALUE] for value in key)
         with self._lock:
             # One place is left for the series of all others.
-            if shown not in self._series and len(self._series) >= MOST_SERIES - 1:
+            if shown not in self._series and len(self._series) >= MAX_SERIES - 1:
                 shown = (OTHER,) * len(key)
             if shown not in self._series:
                 self._series[shown] = self.made.labels(*shown)
@@ -148,9 +148,9 @@ class PluginMetrics:
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
     ) -> PluginHistogram:
         bounds = tuple(buckets) or _SECONDS
-        if len(bounds) > _MOST_BUCKETS or list(bounds) != sorted(set(bounds)):
+        if len(bounds) > _MAX_BUCKETS or list(bounds) != sorted(set(bounds)):
             raise ConfigurationError(
-                f"the buckets of the metric {name!r} must ascend, and be at most {_MOST_BUCKETS}."
+                f"the buckets of the metric {name!r} must ascend, and be at most {_MAX_BUCKETS}."
             )
         return self._create(Histogram, PluginHistogram, name, text, labels, buckets=bounds)
 
@@ -168,13 +168,13 @@ class PluginMetrics:
                 f"a metric cannot have the name {name!r}: write small letters, digits and underscores, at most 60."
             )
         wrong = [each for each in labels if not _NAME.fullmatch(each) or each in _RESERVED]
-        if wrong or len(labels) > _MOST_LABELS or len(set(labels)) != len(labels):
+        if wrong or len(labels) > _MAX_LABELS or len(set(labels)) != len(labels):
             raise ConfigurationError(
-                f"the metric {name!r} cannot have the labels {', '.join(labels)}: at most {_MOST_LABELS}, each once, of small letters, "
+                f"the metric {name!r} cannot have the labels {', '.join(labels)}: at most {_MAX_LABELS}, each once, of small letters, "
                 f"digits and underscores, and none of {', '.join(sorted(_RESERVED))}."
             )
-        if len(self._taken) >= _MOST_METRICS:
-            raise ConfigurationError(f"a plugin can have at most {_MOST_METRICS} metrics.")
+        if len(self._taken) >= _MAX_METRICS:
+            raise ConfigurationError(f"a plugin can have at most {_MAX_METRICS} metrics.")
         full = f"gateway_plugin_{self._plugin}_{name}"
         metric = self._table.take(kind, full, text, tuple(labels), options)
         self._taken.append(full)

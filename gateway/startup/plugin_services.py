@@ -43,7 +43,7 @@ from gateway.startup.plugin_tasks import PluginTasks
 from gateway.wire.embeddings import EmbeddingsRequest, Input
 from gateway.wire.scoring import RerankRequest
 
-_MOST_HALVINGS: Final = 8
+_MAX_HALVINGS: Final = 8
 """How often documents that are too long for a reranking model are divided."""
 _SHORTEST_HALVED: Final = 64
 """Characters; shorter documents are not divided."""
@@ -248,12 +248,12 @@ class ServedReranker:
 
     async def _scores(self, query: str, documents: Sequence[str]) -> Sequence[float]:
         parts = list(enumerate(documents))
-        for halvings in range(_MOST_HALVINGS + 1):
+        for halvings in range(_MAX_HALVINGS + 1):
             try:
                 scores = await self._scores_of(query, [text for _, text in parts])
                 break
             except InvalidRequest as error:
-                if error.code != "context_length_exceeded" or halvings == _MOST_HALVINGS:
+                if error.code != "context_length_exceeded" or halvings == _MAX_HALVINGS:
                     raise
                 longest = max(len(text) for _, text in parts)
                 if longest < _SHORTEST_HALVED:  # it is the query that is too long

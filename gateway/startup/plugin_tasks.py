@@ -12,7 +12,7 @@ from gateway.errors import RateLimited
 
 logger = logging.getLogger("gateway.startup.plugin_tasks")
 
-MOST_TASKS: Final = 1000
+MAX_TASKS: Final = 1000
 """Tasks of one plugin at a time."""
 END_SECONDS: Final = 10.0
 """How long the end of cancelled tasks is waited for."""
@@ -30,12 +30,12 @@ class PluginTasks:
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
         """See `gateway.protocols.GatewayServices.start_task`."""
-        if self._closed or len(self._tasks) >= MOST_TASKS:
+        if self._closed or len(self._tasks) >= MAX_TASKS:
             work.close()
             if self._closed:
                 raise RuntimeError(f"the plugin {self._plugin} is closed")
             raise RateLimited(
-                f"The plugin '{self._plugin}' has {MOST_TASKS} tasks already, which is the limit. Retry later."
+                f"The plugin '{self._plugin}' has {MAX_TASKS} tasks already, which is the limit. Retry later."
             )
         # In a context of its own: it works for no request.
         task = asyncio.create_task(work, name=f"{self._plugin}: {name}", context=Context())

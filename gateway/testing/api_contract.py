@@ -28,7 +28,7 @@ from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.scripted import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
 
-_MOST_BYTES = 100_000
+_MAX_BYTES = 100_000
 _RULES: list[dict[str, Any]] = [
     {"when": "go slowly", "delay_ms": 50, "repeat": 100_000, "pieces": [{"text": "slow words "}]},
     {"when": "be silent", "delay_ms": 700, "pieces": [{"text": "ah"}]},
@@ -171,7 +171,7 @@ class ApiContract(ClosingContract, OnAsyncio):
         whole = {
             **more_tables,
             "models": {"m": model, "small": {**model, "max_running": 1, "max_waiting": 0}},
-            "server": {"api_keys": keys, "apis": [name], "max_body_bytes": _MOST_BYTES},
+            "server": {"api_keys": keys, "apis": [name], "max_body_bytes": _MAX_BYTES},
             "apis": {name: config},
         }
         with run_gateway(whole, folder, plugins=[*plugins, used]) as gateway:
@@ -228,7 +228,7 @@ class ApiContract(ClosingContract, OnAsyncio):
                 if 200 <= answer.status < 300 and body in (b"", b"null"):
                     continue  # all its fields are optional
                 self._is_error(served, answer, range(400, 500), f"{route.path} with {body[:20]!r}")
-            large = b'{"a": "' + b"x" * _MOST_BYTES + b'"}'
+            large = b'{"a": "' + b"x" * _MAX_BYTES + b'"}'
             sent = ApiRequest(method=request.method, path=request.path, body=large)
             self._is_error(served, served.send(sent), 413, f"{route.path} with a large body")
 

@@ -10,18 +10,18 @@ from gateway.protocols import ToolImage
 from gateway.wire.content import InputImage
 
 _SEEN_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
-_MOST_SEEN: Final = 8
+_MAX_SEEN: Final = 8
 """Images of one result that a model sees."""
-_MOST_SEEN_BYTES: Final = 8_388_608
+_MAX_SEEN_BYTES: Final = 8_388_608
 """Total size of these. They are stored with the response."""
 
 
 def seen_images(images: Sequence[ToolImage]) -> tuple[list[ToolImage], list[InputImage]]:
     """Those of `images` that a model can see, and the parts that show them."""
     seen: list[ToolImage] = []
-    left = _MOST_SEEN_BYTES
+    left = _MAX_SEEN_BYTES
     for image in images:
-        if image.media_type in _SEEN_TYPES and len(image.data) <= left and len(seen) < _MOST_SEEN:
+        if image.media_type in _SEEN_TYPES and len(image.data) <= left and len(seen) < _MAX_SEEN:
             left -= len(image.data)
             seen.append(image)
     urls = (f"data:{each.media_type};base64,{b64encode(each.data).decode()}" for each in seen)

@@ -11,7 +11,7 @@ from cryptography import x509
 
 logger = logging.getLogger("gateway.uvicorn_internals.client_certificates")
 
-MOST_NAMES: Final = 100
+MAX_NAMES: Final = 100
 """Maximum number of alternative names of a certificate; of more, the first are passed on."""
 
 
@@ -37,6 +37,6 @@ def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | No
     return {
         "client_cert_name": subject or None,
         "client_cert_alternative_names": [
-            f"{kind}:{name}" for kind, name in named[:MOST_NAMES] if isinstance(name, str)
+            f"{kind}:{name}" for kind, name in named[:MAX_NAMES] if isinstance(name, str)
         ],
     }

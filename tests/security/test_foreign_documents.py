@@ -19,10 +19,10 @@ import pytest
 
 from gateway.documents.reader import ReadingFailure
 from gateway_browser.config import BrowserConfig, LocalConfig
-from gateway_browser.documents import MOST_LINES, PageText, document_of
+from gateway_browser.documents import MAX_LINES, PageText, document_of
 from gateway_browser.encodings import CODECS, codec_of
 from gateway_browser.errors import PageFailure
-from gateway_browser.pages import MOST_CHARACTERS, Pages
+from gateway_browser.pages import MAX_CHARACTERS, Pages
 from gateway_browser.reader import PageReader
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.extraction import chunks_of, new_reader
@@ -127,7 +127,7 @@ PAGES: dict[str, bytes] = {
 def test_a_page_is_read_or_fails_within_limits(what: str) -> None:
     found = read_page(PAGES[what])
     if isinstance(found, PageText):
-        assert len(found.lines) <= MOST_LINES + 1
+        assert len(found.lines) <= MAX_LINES + 1
         assert len(found.title) <= 500
         assert len(found.links) <= 10_000
         assert sum(map(len, found.links)) <= 4096 * 10_000
@@ -203,7 +203,7 @@ def test_the_pages_of_a_response_are_bounded_together() -> None:
     document = document_of("http://a.test/", b"abcdefghi\n" * 40_000, "text/plain")
     for _ in range(64):
         pages.add(document)
-    assert sum(page.size for page in pages.cursors.values()) <= MOST_CHARACTERS
+    assert sum(page.size for page in pages.cursors.values()) <= MAX_CHARACTERS
     assert pages.get(-1) is not None
 
 

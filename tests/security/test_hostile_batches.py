@@ -20,14 +20,14 @@ from gateway.testing.server import RunningGateway, run_gateway
 from gateway_batches.reading import BadLine, LineReader, RequestLine
 from tests.plugins.batches.batch_client import Batches, configuration, line
 
-MOST = 20_000
+MAX = 20_000
 
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     folder = tmp_path_factory.mktemp("batches")
     config = configuration(
-        folder / "files", apis={"batches": {"max_lines": 1000, "max_line_bytes": MOST, "max_active": 3}}
+        folder / "files", apis={"batches": {"max_lines": 1000, "max_line_bytes": MAX, "max_active": 3}}
     )  # fmt: skip
     with run_gateway(config, folder) as gateway:
         yield gateway

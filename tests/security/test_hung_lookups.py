@@ -32,22 +32,22 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         raise socket.gaierror(socket.EAI_AGAIN, "No answer.")
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)
-    free = threading.BoundedSemaphore(names.MOST_LOOKUPS)
+    free = threading.BoundedSemaphore(names.MAX_LOOKUPS)
     monkeypatch.setattr(names, "_free", free)
     yield asked
     over.set()
 
     def all_ended() -> bool:
-        taken = sum(free.acquire(blocking=False) for _ in range(names.MOST_LOOKUPS))
+        taken = sum(free.acquire(blocking=False) for _ in range(names.MAX_LOOKUPS))
         for _ in range(taken):
             free.release()
-        return taken == names.MOST_LOOKUPS
+        return taken == names.MAX_LOOKUPS
 
     wait_until(all_ended)
 
 
 async def test_they_hold_up_no_other_name_and_no_other_work(hung: list[str]) -> None:
-    waiting = [asyncio.create_task(resolve(f"{n}.example", 80)) for n in range(names.MOST_LOOKUPS)]
+    waiting = [asyncio.create_task(resolve(f"{n}.example", 80)) for n in range(names.MAX_LOOKUPS)]
     await wait_until_async(lambda: len(hung) == len(waiting))
     with pytest.raises(OSError, match="too many names"):
         await resolve("one.more.example", 80)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.documents.failures import InvalidFile
-from gateway.documents.office import _MOST_BYTES
+from gateway.documents.office import _MAX_BYTES
 from gateway.documents.reader import DocumentReader, ReadingFailure
 from gateway.documents.text import read_text
 
@@ -22,7 +22,7 @@ RELATIONS = (
     "<Relationships><Relationship Id='rId1' Target='{}' "
     "Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/{}'/></Relationships>"
 )
-MOST = 10_000
+MAX = 10_000
 
 
 def package(parts: dict[str, Any], main: str = "word/document.xml", **keys: Any) -> bytes:
@@ -44,7 +44,7 @@ def word(body: str, before: str = "") -> bytes:
     return package({"word/document.xml": document})
 
 
-def refusal(content: bytes, most: int = MOST) -> str:
+def refusal(content: bytes, most: int = MAX) -> str:
     with pytest.raises(InvalidFile) as caught:
         read_text(content, "a.docx", most)
     return str(caught.value)
@@ -82,17 +82,17 @@ def test_a_bomb_is_unpacked_up_to_a_limit() -> None:
 
     def write(stream: Any) -> None:
         stream.write(f"<w:document {W}>".encode())
-        for _ in range(_MOST_BYTES // 1_048_576 + 1):
+        for _ in range(_MAX_BYTES // 1_048_576 + 1):
             stream.write(b" " * 1_048_576)
 
     bomb = package({"word/document.xml": write})
     assert len(bomb) < 1_000_000
-    assert f"more than {_MOST_BYTES} bytes" in refusal(bomb)
+    assert f"more than {_MAX_BYTES} bytes" in refusal(bomb)
 
 
 def test_a_lie_about_sizes_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that come out are counted, not those that the directory promises; of all parts together."""
-    monkeypatch.setattr("gateway.documents.office._MOST_BYTES", 100_000)
+    monkeypatch.setattr("gateway.documents.office._MAX_BYTES", 100_000)
     space = f"<w:footnotes {W}>{' ' * 60_000}</w:footnotes>"
     twice = package(
         {"word/document.xml": space, "word/footnotes.xml": space, "word/endnotes.xml": space}
@@ -104,7 +104,7 @@ def test_a_lie_about_sizes_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     def lie(size: int) -> bytes:
         return small[: at + 24] + struct.pack("<I", size) + small[at + 28 :]
 
-    assert read_text(lie(2**32 - 2), "a.docx", MOST) == "a tower"
+    assert read_text(lie(2**32 - 2), "a.docx", MAX) == "a tower"
     assert "broken" in refusal(lie(1))
 
 
@@ -151,7 +151,7 @@ def test_a_document_is_refused_with_a_sentence(what: str) -> None:
 
 def test_empty_paragraphs_are_one_line() -> None:
     text = "<w:p><w:r><w:t>x</w:t></w:r></w:p>"
-    found = read_text(word(text + "<w:p/>" * 300_000 + text), "a.docx", MOST)
+    found = read_text(word(text + "<w:p/>" * 300_000 + text), "a.docx", MAX)
     assert found == "x\n\nx"
 
 
@@ -171,7 +171,7 @@ def test_a_document_that_takes_too_long_ends_its_process_alone() -> None:
             stream.write(b"<w:p/>" * 100_000)
 
     async def body() -> None:
-        reader = DocumentReader(processes=1, seconds=0.1, memory=1 << 29, max_text=MOST)
+        reader = DocumentReader(processes=1, seconds=0.1, memory=1 << 29, max_text=MAX)
         with pytest.raises(ReadingFailure, match=r"within 0\.1 seconds"):
             await reader.text(package({"word/document.xml": write}), "a.docx")
         assert not reader.pool.process_ids
@@ -182,7 +182,7 @@ def test_a_document_that_takes_too_long_ends_its_process_alone() -> None:
 
 def test_a_document_is_read_in_a_process_of_its_own() -> None:
     async def body() -> None:
-        reader = DocumentReader(processes=1, seconds=60, memory=1 << 29, max_text=MOST)
+        reader = DocumentReader(processes=1, seconds=60, memory=1 << 29, max_text=MAX)
         sound = word("<w:p><w:r><w:t>a tower</w:t></w:r></w:p>")
         assert await reader.text(sound, "a.docx", key="ada") == "a tower"
         with pytest.raises(ReadingFailure, match="Of archives") as caught:

@@ -15,13 +15,13 @@ from typing import TypeAlias
 
 from gateway.sdk import InvalidRequest, Unsupported
 
-MOST_ELEMENTS = 300_000
+MAX_ELEMENTS = 300_000
 """Maximum size of a grammar after llama.cpp expands its repetitions, in elements."""
-MOST_WAYS = 3_000
+MAX_WAYS = 3_000
 """Maximum number of alternatives tried for one character."""
-MOST_READINGS = 2_000
+MAX_READINGS = 2_000
 """Maximum number of parses of one long token. llama.cpp tries them all for a token that does not fit."""
-_MOST_COMPARISONS = 60_000_000
+_MAX_COMPARISONS = 60_000_000
 """Maximum cost of one token: stacks times tokens of the vocabulary."""
 _STEPS = 8_000
 """Total number of characters examined."""
@@ -84,7 +84,7 @@ def check_ambiguity(grammar: str, vocabulary: int) -> None:
     """
     reader = _Reader(grammar, vocabulary)
     rules = reader.read()
-    most_stacks = max(64, _MOST_COMPARISONS // max(1, vocabulary))
+    most_stacks = max(64, _MAX_COMPARISONS // max(1, vocabulary))
     _Walker(rules, reader.begins, most_stacks).walk()
 
 
@@ -96,7 +96,7 @@ def _malformed(what: str) -> InvalidRequest:
 
 def _too_large() -> Unsupported:
     return Unsupported(
-        f"With its repetitions written out, the grammar has more than {MOST_ELEMENTS} elements, which llamacpp does not take. "
+        f"With its repetitions written out, the grammar has more than {MAX_ELEMENTS} elements, which llamacpp does not take. "
         "Use smaller counts.",
         param="schema",
     )
@@ -157,7 +157,7 @@ class _Reader:
 
     def _count(self, elements: int) -> None:
         self._elements += elements
-        if self._elements > MOST_ELEMENTS:
+        if self._elements > MAX_ELEMENTS:
             raise _too_large()
 
     def _alternatives(self, tokens: list[re.Match[str]]) -> Alternatives:
@@ -358,9 +358,9 @@ class _Walker:
             raise _ambiguous(
                 f"{len(ways)} ways to go on after one text, and at most {self._most_stacks} are taken"
             )
-        if (number := sum(ways.values())) > MOST_READINGS + len(ways):
+        if (number := sum(ways.values())) > MAX_READINGS + len(ways):
             raise _ambiguous(
-                f"{number} ways to read one text, and at most {MOST_READINGS} are taken"
+                f"{number} ways to read one text, and at most {MAX_READINGS} are taken"
             )
 
     def _stack(self, rule: int, alternative: int, at: int, below: Stack | None) -> Stack:
@@ -442,8 +442,8 @@ class _Walker:
                 if new not in known:
                     known.add(new)
                     pending.append(new)
-            if len(known) > MOST_WAYS:
-                raise _ambiguous(f"more than {MOST_WAYS} ways to go on after a character")
+            if len(known) > MAX_WAYS:
+                raise _ambiguous(f"more than {MAX_WAYS} ways to go on after a character")
         return list(live)
 
 

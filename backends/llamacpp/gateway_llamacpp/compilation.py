@@ -10,7 +10,7 @@ from gateway.sdk.engines import Compiler, compiled, decoded, encoded, is_small
 from gateway_llamacpp.ambiguity import check_ambiguity
 from gateway_llamacpp.grammar import to_gbnf
 
-MOST_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 """Maximum size of a grammar's text, in bytes."""
 
 
@@ -44,9 +44,9 @@ def compile_constraint(constraint: bytes, vocabulary: int) -> Any:
 
 def _checked(constraint: Constraint, vocabulary: int) -> str:
     grammar = to_gbnf(constraint)
-    if len(grammar) > MOST_BYTES:
+    if len(grammar) > MAX_BYTES:
         raise Unsupported(
-            f"The grammar would have {len(grammar)} bytes, and llamacpp takes at most {MOST_BYTES}. Make it smaller.",
+            f"The grammar would have {len(grammar)} bytes, and llamacpp takes at most {MAX_BYTES}. Make it smaller.",
             param="schema",
         )
     check_ambiguity(grammar, vocabulary)

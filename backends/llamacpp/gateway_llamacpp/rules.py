@@ -8,9 +8,9 @@ from itertools import groupby, takewhile
 from gateway.sdk import Unsupported
 from gateway_llamacpp.characters import literal
 
-_MOST = 2000
+_MAX_REPETITIONS = 2000
 """The highest repetition count that llama.cpp's grammar parser accepts."""
-_MOST_IN_ALL = 16_000
+_MAX_EXPANDED = 16_000
 """Limit for expanded repetitions, which would otherwise use too much memory."""
 EMPTY = '""'
 
@@ -93,17 +93,17 @@ def one_of(options: Iterable[str]) -> str:
 def repeat(body: str, low: int, high: int | None, *, what: str = "repetition") -> str:
     """`body` repeated `low` to `high` times (None: unlimited). Raises `Unsupported`, naming `what`, for excessive
     counts."""
-    if max(low, high or 0) > _MOST_IN_ALL:
-        raise Unsupported(f"llamacpp enforces a {what} of at most {_MOST_IN_ALL}.", param="schema")
+    if max(low, high or 0) > _MAX_EXPANDED:
+        raise Unsupported(f"llamacpp enforces a {what} of at most {_MAX_EXPANDED}.", param="schema")
     body = f"({body})"
     parts = []
-    while low > _MOST:
-        parts.append(f"{body}{{{_MOST}}}")
-        low -= _MOST
-        high = None if high is None else high - _MOST
-    while high is not None and high > _MOST:
-        parts.append(f"{body}{{{low},{_MOST}}}")
-        low, high = 0, high - _MOST
+    while low > _MAX_REPETITIONS:
+        parts.append(f"{body}{{{_MAX_REPETITIONS}}}")
+        low -= _MAX_REPETITIONS
+        high = None if high is None else high - _MAX_REPETITIONS
+    while high is not None and high > _MAX_REPETITIONS:
+        parts.append(f"{body}{{{low},{_MAX_REPETITIONS}}}")
+        low, high = 0, high - _MAX_REPETITIONS
     match (low, high):
         case (_, 0):
             pass

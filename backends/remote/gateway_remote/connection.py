@@ -16,7 +16,7 @@ HIGH_WATER: Final = 128 * 1024
 """Buffered bytes above which reading from the connection is paused."""
 
 
-MOST_WITHOUT_BODY: Final = 256 * 1024
+MAX_WITHOUT_BODY: Final = 256 * 1024
 """Maximum number of bytes in a row that are not of the body: of the head, of the frames of chunks, of what follows them."""
 
 
@@ -142,7 +142,7 @@ class ReplicaConnection(asyncio.Protocol):
             return
         if not self._size and not self.complete:
             self._without_body += len(data)
-            if self._without_body > MOST_WITHOUT_BODY:
+            if self._without_body > MAX_WITHOUT_BODY:
                 self.fail("it sends a head without an end")
                 return
         waiter = self._waiter

@@ -48,7 +48,7 @@ _OF_FORMAT = {
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 
-_MOST_SCHEMAS = 100_000
+_MAX_SCHEMAS = 100_000
 """Maximum number of schemas that one instance is built from."""
 
 
@@ -107,7 +107,7 @@ class _Builder:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._left = _MOST_SCHEMAS
+        self._left = _MAX_SCHEMAS
 
     def build(self, schema: Any, inside: tuple[str, ...]) -> Any:
         """`inside`: the references being resolved. Reaching one of them again means infinite recursion."""

@@ -29,7 +29,7 @@ from gateway_batches.objects import (
 )
 from gateway_batches.requests import CreateBatch
 
-MOST_ERRORS: Final = 100
+MAX_ERRORS: Final = 100
 """Maximum number of errors that a batch shows. The errors file has all."""
 _UNREADABLE: Final = BatchError(
     code="server_error",
@@ -248,7 +248,7 @@ def add_errors(connection: sqlite3.Connection, job: BatchJob, errors: Sequence[B
     # An error of the whole batch comes first: it must not be left out.
     whole = [each for each in errors if each.line is None and each not in known]
     lines = [each for each in errors if each.line is not None]
-    kept = [*whole, *known, *lines][:MOST_ERRORS]
+    kept = [*whole, *known, *lines][:MAX_ERRORS]
     if kept != known:
         connection.execute(
             "UPDATE batches SET errors = ? WHERE seq = ?",

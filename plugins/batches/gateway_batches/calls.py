@@ -18,7 +18,7 @@ from gateway_batches.objects import LineError, LineResponse, LineResult
 
 _PAUSES: Final = (0.5, 60.0)
 """First and longest pause before a line is run again, in seconds."""
-_MOST_ANSWER: Final = 67_108_864
+_MAX_ANSWER: Final = 67_108_864
 """Maximum size of one answer in bytes."""
 
 
@@ -92,7 +92,7 @@ class LineCalls:
                         delegation=delegation,
                         priority=self._config.priority,
                         request_id=request_id,
-                        max_bytes=_MOST_ANSWER,
+                        max_bytes=_MAX_ANSWER,
                     )
             except EngineError as error:
                 return _failure(line, LineError(code="answer_too_large", message=error.message))

@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 
 from gateway_batches.objects import BatchError
 
-_MOST_LINES: Final = 500
-_MOST_BYTES: Final = 4_194_304
+_MAX_LINES: Final = 500
+_MAX_BYTES: Final = 4_194_304
 """Lines and bytes that are read at once."""
 _LONGEST_ID: Final = 512
 _BOM: Final = b"\xef\xbb\xbf"
@@ -62,7 +62,7 @@ class LineReader:
         """The next lines; none at the end of the file. Empty lines are skipped, and counted. Blocks."""
         lines: list[RequestLine | BadLine] = []
         size = seen = 0
-        while (seen < _MOST_LINES and size < _MOST_BYTES) or not lines:
+        while (seen < _MAX_LINES and size < _MAX_BYTES) or not lines:
             data = self._content.readline(self._max + 2)
             if not data:
                 break
@@ -71,7 +71,7 @@ class LineReader:
             self._number += 1
             too_long = len(data.rstrip(b"\r\n")) > self._max
             while too_long and not data.endswith(b"\n"):
-                data = self._content.readline(_MOST_BYTES)
+                data = self._content.readline(_MAX_BYTES)
                 if not data:
                     break
             if too_long:

@@ -37,9 +37,9 @@ _AGAIN_SECONDS: Final = 1.0
 _SET_SECONDS: Final = 1.0
 """By how much two clocks differ more than before if one of them was set, or stood still."""
 _DAY: Final = 86_400.0
-_MOST_FAILURES: Final = 3
+_MAX_FAILURES: Final = 3
 """How often a batch is continued that breaks for an unknown reason."""
-_MOST_FULL: Final = 20
+_MAX_FULL: Final = 20
 """How often a batch is continued for which the disk has no room, after `lease_seconds` each time."""
 _NO_ROOM: Final = BatchError(
     code="server_error",
@@ -174,9 +174,9 @@ class Runner:
 
     def _start(self, job: batches.BatchJob, calls: LineCalls) -> None:
         run = BatchRun(job, self._database, self._files, self._config, calls)
-        if self._failures.get(job.number, 0) >= _MOST_FAILURES:
+        if self._failures.get(job.number, 0) >= _MAX_FAILURES:
             run.stop("failed", _BROKEN)
-        elif self._full.get(job.number, 0) >= _MOST_FULL:
+        elif self._full.get(job.number, 0) >= _MAX_FULL:
             run.stop("failed", _NO_ROOM)
         self._runs[asyncio.create_task(self._run(run))] = run
 
@@ -223,7 +223,7 @@ class Runner:
     async def _had_no_room(self, job: batches.BatchJob) -> None:
         """The disk was full. The lease expires, and the batch is then continued, ended, or at last given up."""
         failures = self._full[job.number] = self._full.get(job.number, 0) + 1
-        if failures > _MOST_FULL and job.ends:
+        if failures > _MAX_FULL and job.ends:
             logger.error(
                 "the batch %s cannot be ended: the disk is full; its results are lost", job.id
             )
@@ -234,7 +234,7 @@ class Runner:
     async def _broke(self, job: batches.BatchJob) -> None:
         """A run has failed for an unknown reason. The lease expires, and the batch is then continued here or elsewhere, or ended."""
         failures = self._failures[job.number] = self._failures.get(job.number, 0) + 1
-        if failures <= _MOST_FAILURES:
+        if failures <= _MAX_FAILURES:
             logger.exception("the batch %s failed unexpectedly; it is continued later", job.id)
             return
         logger.exception("the batch %s cannot be ended; its results are lost", job.id)

@@ -16,8 +16,8 @@ WIDTH: Final = 100
 """Maximum characters per line, unless a single word is longer."""
 _LONGEST_WORD: Final = 400
 _LONGEST_TITLE: Final = 500
-MOST_LINES: Final = 50_000
-MOST_CHARACTERS: Final = 8_000_000
+MAX_LINES: Final = 50_000
+MAX_CHARACTERS: Final = 8_000_000
 """Maximum total length of the lines in characters; the rest of a page is left out."""
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{1,200}charset=[\"']?([\w.:-]{1,40})", re.IGNORECASE)
@@ -73,10 +73,10 @@ def read_page(url: str, content: bytes, content_type: str) -> tuple[str, list[st
     else:
         title, blocks, links = "", text.splitlines(), []
     lines: list[str] = []
-    left = MOST_CHARACTERS
+    left = MAX_CHARACTERS
     for block in blocks:
-        if left <= 0 or len(lines) >= MOST_LINES:
-            lines = [*lines[:MOST_LINES], "(The rest of this page is left out: it is too long.)"]
+        if left <= 0 or len(lines) >= MAX_LINES:
+            lines = [*lines[:MAX_LINES], "(The rest of this page is left out: it is too long.)"]
             break
         lines += wrapped(block)
         left -= len(block)

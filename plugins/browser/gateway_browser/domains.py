@@ -12,7 +12,7 @@ from msgspec import Struct
 from gateway.sdk import InvalidRequest, ParamPath
 from gateway.sdk.net import ascii_host
 
-MOST_DOMAINS = 100
+MAX_DOMAINS = 100
 """Maximum number of domains in a list, as at OpenAI."""
 _LONGEST_ENTRY = 1000
 _NOT_IN_NAME = re.compile(r"[\s%\[\]\\]")
@@ -20,7 +20,7 @@ _NOT_IN_HOST = re.compile(r"[\s:@*?#%\\\[\]]")
 _NOT_IN_PATH = re.compile(r"[\s*?#\\]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SLASHES = re.compile("/+")
-_MOST_DECODINGS = 10
+_MAX_DECODINGS = 10
 """A path that is percent-encoded more often cannot be read."""
 
 
@@ -92,9 +92,9 @@ ANY_PAGE = DomainFilter()
 
 def read_domains(given: Sequence[str], param: ParamPath) -> tuple[Domain, ...]:
     """The domains of a list in a request. Raises `InvalidRequest` with a place below `param`."""
-    if len(given) > MOST_DOMAINS:
+    if len(given) > MAX_DOMAINS:
         raise InvalidRequest(
-            f"A list has at most {MOST_DOMAINS} domains, and this one has {len(given)}.",
+            f"A list has at most {MAX_DOMAINS} domains, and this one has {len(given)}.",
             param=param,
             code="array_above_max_length",
         )
@@ -144,7 +144,7 @@ def _lenient_path(path: str) -> str | None:
     of segments. None if it then has `..` or control characters, at which some servers cut names (`..%00`), or is encoded
     too often.
     """
-    for _ in range(_MOST_DECODINGS):
+    for _ in range(_MAX_DECODINGS):
         decoded = unquote(path)
         if decoded == path:
             break

@@ -10,7 +10,7 @@ DEEPEST: Final = 512
 gets ever slower."""
 LONGEST_URL: Final = 4096
 """Maximum length of a link in characters; longer links are shown without a number."""
-MOST_LINKS: Final = 10_000
+MAX_LINKS: Final = 10_000
 _PIECE: Final = 16_384
 """Characters given to the parser at a time; the depth is checked in between."""
 
@@ -153,7 +153,7 @@ class HtmlReader:
             return
         href, self._href = self._href, None
         text, self._anchor = " ".join("".join(self._anchor).split()), []
-        usable = text and len(href) <= LONGEST_URL and len(self.links) < MOST_LINKS
+        usable = text and len(href) <= LONGEST_URL and len(self.links) < MAX_LINKS
         url = _joined(self._base, href) if usable else None
         if url is None or len(url) > LONGEST_URL or urldefrag(url).url == self._page:
             self._text.append(text)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from gateway.sdk import CallRecord, Source
 from gateway_browser.documents import PageText
 
-MOST_CHARACTERS: Final = 16_000_000
+MAX_CHARACTERS: Final = 16_000_000
 """Maximum number of characters of all pages of one response."""
 
 
@@ -35,7 +35,7 @@ class OpenedPage(Struct, frozen=True, kw_only=True):
 
 
 class Pages:
-    """Pages by cursor. Beyond a number of pages, or `MOST_CHARACTERS`, the least recently used are dropped."""
+    """Pages by cursor. Beyond a number of pages, or `MAX_CHARACTERS`, the least recently used are dropped."""
 
     def __init__(self, most: int, calls: Iterable[CallRecord] = ()) -> None:
         """`calls` are those of earlier responses; their cursors stay valid."""
@@ -94,7 +94,7 @@ class Pages:
         self.latest = page.cursor
         self._sizes[page.cursor] = page.size
         while len(self._pages) > self._most or (
-            len(self._pages) > 1 and sum(self._sizes.values()) > MOST_CHARACTERS
+            len(self._pages) > 1 and sum(self._sizes.values()) > MAX_CHARACTERS
         ):
             gone, _ = self._pages.popitem(last=False)
             del self._sizes[gone]

@@ -13,7 +13,7 @@ from gateway_browser.views import matching_lines
 _CALLS: Final = 200
 """Number of pages that one process reads before it is replaced."""
 
-_MOST_WAITING: Final = 128
+_MAX_WAITING: Final = 128
 
 
 class PageReader:
@@ -27,7 +27,7 @@ class PageReader:
         self._pool = ProcessPool(
             processes=config.reading_processes,
             memory=config.reading_memory,
-            max_waiting=_MOST_WAITING,
+            max_waiting=_MAX_WAITING,
             max_calls=_CALLS,
             preload=["gateway_browser.documents", "gateway_browser.views", "lxml.etree"],
         )

@@ -47,7 +47,7 @@ from gateway_browser.reader import PageReader
 
 logger = logging.getLogger("gateway.browser")
 
-_MOST_RESULTS = 50
+_MAX_RESULTS = 50
 _LONGEST_QUERY = 2000
 
 
@@ -115,7 +115,7 @@ class BrowserSession:
         count = int(asked.topn or 0)
         if count < 1:
             count = settings.scaled(self._config.results)
-        count = min(count, _MOST_RESULTS)
+        count = min(count, _MAX_RESULTS)
         wanted = SearchQuery(
             text=query,
             count=count,

@@ -9,7 +9,7 @@ from gateway.sdk import Source
 from gateway_browser.documents import PageText, wrapped
 from gateway_browser.providers import SearchHit
 
-_MOST_MATCHES = 50
+_MAX_MATCHES = 50
 
 
 def results_document(query: str, hits: Sequence[SearchHit]) -> tuple[PageText, list[Source]]:
@@ -77,7 +77,7 @@ def matches(
     """The lines numbered `found`, which contain `pattern`, with their neighbours."""
     lines = document.lines
     parts = [_title(cursor, document), f"**{len(found)} matches for {pattern!r}**"]
-    for number in found[:_MOST_MATCHES]:
+    for number in found[:_MAX_MATCHES]:
         near = range(max(number - 1, 0), min(number + 3, len(lines)))
         part = "\n".join(f"L{each}: {lines[each]}" for each in near)
         characters -= len(part)

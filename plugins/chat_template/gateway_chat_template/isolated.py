@@ -29,7 +29,7 @@ T = TypeVar("T")
 _SECONDS: Final = 5.0
 """Time limit of an inspection and of a rendering, in seconds."""
 _MEMORY: Final = 536_870_912
-_MOST_CHARACTERS: Final = 10_000_000
+_MAX_CHARACTERS: Final = 10_000_000
 _CACHED: Final = 64
 _KINDS: Final = {Origin.TEMPLATE: str, Origin.ASSISTANT: AssistantText, Origin.OUTSIDE: OutsideText}
 
@@ -48,7 +48,7 @@ class IsolatedTemplates:
 
     def __init__(self, tokens: Mapping[str, str], max_characters: int) -> None:
         self._tokens = dict(tokens)
-        self._limit = min(max_characters, _MOST_CHARACTERS)
+        self._limit = min(max_characters, _MAX_CHARACTERS)
         self._pool = ProcessPool(
             processes=2,
             memory=_MEMORY,

@@ -10,7 +10,7 @@ from gateway.sdk.wire import missing, not_among, wrong_type
 
 Filter: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
-_MOST = 256
+_MAX_CONDITIONS = 256
 """Maximum number of conditions in one filter."""
 _COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
 _COMPOUNDS = ["and", "or"]
@@ -22,14 +22,14 @@ def filter_of(raw: Any, param: ParamPath = ("filters",)) -> Filter:
 
     A file without the key equals nothing, and is neither greater nor less. Numbers and strings are not comparable.
     """
-    return _read(raw, param, [_MOST])
+    return _read(raw, param, [_MAX_CONDITIONS])
 
 
 def _read(raw: Any, param: ParamPath, left: list[int]) -> Filter:
     left[0] -= 1
     if left[0] < 0:
         raise InvalidRequest(
-            f"A filter has at most {_MOST} conditions.", param=param, code="invalid_value"
+            f"A filter has at most {_MAX_CONDITIONS} conditions.", param=param, code="invalid_value"
         )
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)

@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 5.0
 """Interval between scans for files that another process has left, in seconds."""
 _SWEEP_SECONDS: Final = 60.0
 _LEASE_MARGIN: Final = 60.0
-_MOST_ATTEMPTS: Final = 3
+_MAX_ATTEMPTS: Final = 3
 _AT_ONCE: Final = 256
 """Maximum number of chunks per transaction, so that others may write in between."""
 _EMBEDDING_SECONDS: Final = 120.0
@@ -248,7 +248,7 @@ class Indexer:
 
     async def _read(self, job: IndexJob) -> int:
         """Index a file's text by words. Returns the size of its chunks in bytes."""
-        if job.attempts > _MOST_ATTEMPTS:
+        if job.attempts > _MAX_ATTEMPTS:
             raise ReadingFailure(
                 "The server stopped each time as it read the file.", "server_error"
             )

@@ -32,7 +32,7 @@ from gateway_file_search.ranking import PLAIN, Ranking, ranking_of
 from gateway_file_search.requests import MAX_QUERIES, MAX_QUERY
 from gateway_file_search.search import Hit
 
-_MOST_STORES: Final = 16
+_MAX_STORES: Final = 16
 _SHOWN_NAME: Final = 60
 """Maximum characters of a file name in a citation mark: the parser of marks does not recognize longer ones."""
 
@@ -105,9 +105,9 @@ class FileSearchServer(ToolServer):
         if context.entry is None:
             return
         settings = self._settings(context)
-        if not 1 <= len(settings.store_ids) <= _MOST_STORES:
+        if not 1 <= len(settings.store_ids) <= _MAX_STORES:
             raise InvalidRequest(
-                f"A file search names 1 to {_MOST_STORES} vector stores, and this one {len(settings.store_ids)}.",
+                f"A file search names 1 to {_MAX_STORES} vector stores, and this one {len(settings.store_ids)}.",
                 param="vector_store_ids",
                 code="invalid_value",
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gateway_file_search.numbering import CHUNKS_OF_A_FILE
 
-_MOST_WORDS = 48
+_MAX_WORDS = 48
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 """Scripts written without spaces. Each character is indexed as a word, and queries use pairs."""
@@ -31,7 +31,7 @@ def phrases(query: str) -> list[str]:
             pairs = [wide[at : at + 2] for at in range(max(len(wide) - 1, 1))]
             found.update(dict.fromkeys(f'"{" ".join(pair)}"' for pair in pairs))
         found.update(dict.fromkeys(f'"{part}"' for part in _WIDE.split(word) if part))
-    return list(found)[:_MOST_WORDS]
+    return list(found)[:_MAX_WORDS]
 
 
 def ranked(

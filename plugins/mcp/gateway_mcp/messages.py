@@ -19,7 +19,12 @@ from gateway_mcp.pacing import TokenBucket
 OUTPUT_SCHEMA: Final = "litegate/outputSchema"
 """The key in a tool's `_meta` under which its `outputSchema` is hidden from the SDK, which would evaluate it on the
 event loop."""
-_MOST: Final = {"content": 1000, "tools": 1000, "inputRequests": 16, "supportedVersions": 100}
+_MAX_ENTRIES: Final = {
+    "content": 1000,
+    "tools": 1000,
+    "inputRequests": 16,
+    "supportedVersions": 100,
+}
 """Maximum number of elements of these parts of a result. The SDK validates each element separately."""
 _MESSAGES_A_SECOND: Final = 1000.0
 _MESSAGE_BURST: Final = 2000.0
@@ -53,7 +58,7 @@ def screened(message: JSONRPCMessage) -> JSONRPCMessage:
     """The message without output schemas. A result with too many elements is replaced by an error."""
     if not isinstance(message, JSONRPCResponse):
         return message
-    for name, most in _MOST.items():
+    for name, most in _MAX_ENTRIES.items():
         part = message.result.get(name)
         if isinstance(part, list | dict) and len(part) > most:
             problem = f"the answer has more than {most} elements in '{name}', this gateway's limit"

@@ -32,7 +32,7 @@ _LEVELS = {
 
 
 _HELPERS: Final = 2
-_MOST_WAITING: Final = 1024
+_MAX_WAITING: Final = 1024
 """Maximum number of results waiting to be validated; further ones become tool errors."""
 _HELPER_MEMORY: Final = 536_870_912
 """Memory limit in bytes of each process that validates results."""
@@ -48,7 +48,7 @@ class McpServers(ToolServer):
         self._pool = ProcessPool(
             processes=_HELPERS,
             memory=_HELPER_MEMORY,
-            max_waiting=_MOST_WAITING,
+            max_waiting=_MAX_WAITING,
             preload=["gateway_mcp.output_schema", "jsonschema.validators"],
         )
         self._configured = {

@@ -11,7 +11,7 @@ from gateway.sdk import AuthenticationError, Credentials, PermissionDenied, Prin
 from gateway_oidc.config import Grant, OidcConfig
 from gateway_oidc.issuer_keys import INVALID_TOKEN, IssuerKeys
 
-MOST_NAME: Final = 256
+MAX_NAME: Final = 256
 """Maximum length of a principal's name."""
 
 
@@ -100,7 +100,7 @@ class OidcAuthenticator:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise _invalid(f"The token's claim '{config.name_claim}' is not a name.")
         name = config.name_prefix + name
-        if len(name) > MOST_NAME:
+        if len(name) > MAX_NAME:
             raise _invalid(f"The token's claim '{config.name_claim}' is too long.")
         return self._grant_of(claims).principal(name)
 

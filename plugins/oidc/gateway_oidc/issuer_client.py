@@ -18,7 +18,7 @@ from gateway_oidc.config import OidcConfig
 
 MAX_BYTES: Final = 262_144
 """Maximum size of an issuer's documents."""
-MOST_KEYS: Final = 64
+MAX_KEYS: Final = 64
 """Maximum number of an issuer's keys."""
 
 DocumentT = TypeVar("DocumentT")
@@ -34,7 +34,7 @@ class _Discovery(Struct):
 
 
 class _KeySet(Struct):
-    keys: Annotated[list[dict[str, Any]], Meta(max_length=MOST_KEYS)]
+    keys: Annotated[list[dict[str, Any]], Meta(max_length=MAX_KEYS)]
 
 
 class IssuerClient:

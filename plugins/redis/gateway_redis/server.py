@@ -31,7 +31,7 @@ Argument = str | bytes | int | float
 BLOCK = 10.0
 """Maximum duration of a blocking read in seconds, and so the longest time that a dead connection goes unnoticed."""
 
-MOST_BYTES = 8 << 30
+MAX_BYTES = 8 << 30
 """Maximum number of bytes stored if neither the configuration nor Redis' `maxmemory` sets a limit."""
 
 _AWAY = (
@@ -127,7 +127,7 @@ async def default_max_bytes(server: RedisServer) -> int:
     if not server.cluster:
         with suppress(StoreUnavailable, ResponseError):  # the user may lack the permission
             most = (await server.command("INFO", "memory")).get("maxmemory", 0) * 3 // 5
-    return most or MOST_BYTES
+    return most or MAX_BYTES
 
 
 def _is_unavailable(error: ResponseError) -> bool:

@@ -34,7 +34,7 @@ from gateway_redis.leases import LeaseTable
 from gateway_redis.ledger import Ledger
 from gateway_redis.limits import LimitCounterTable
 from gateway_redis.responses import ResponseRecords
-from gateway_redis.server import MOST_BYTES, RedisServer
+from gateway_redis.server import MAX_BYTES, RedisServer
 from gateway_redis.usage import UsageCounterTable
 from gateway_redis.values import ValueTable
 
@@ -43,7 +43,7 @@ class RedisStore:
     """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one Redis with one prefix."""
 
     def __init__(
-        self, server: RedisServer, config: RedisConfig, *, max_bytes: int = MOST_BYTES
+        self, server: RedisServer, config: RedisConfig, *, max_bytes: int = MAX_BYTES
     ) -> None:
         """`max_bytes` is `config.max_bytes`, or its default."""
         keys, tokens = Keys(config.prefix), WriteTokens()

@@ -6,9 +6,9 @@ from gateway_redis import scripts
 from gateway_redis.keys import Keys
 from gateway_redis.server import RedisServer
 
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Maximum number of values per owner."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """Maximum size of one owner's values together, in bytes. Values of up to `_SMALL` bytes are limited by their number
 only."""
 _SMALL = 1024
@@ -32,8 +32,8 @@ class ValueTable:
                 value,
                 expected or b"",
                 max(1, round(seconds * 1000)),
-                _MOST_VALUES,
-                _MOST_BYTES,
+                _MAX_VALUES,
+                _MAX_BYTES,
                 _SMALL,
             ],
         )

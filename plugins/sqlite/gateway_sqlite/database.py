@@ -15,7 +15,7 @@ from gateway.sdk.sql import Operation, Statement
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect, run
 from gateway_sqlite.peers import Peers
-from gateway_sqlite.writer import MOST_WAITING, SqliteWriter, unavailable
+from gateway_sqlite.writer import MAX_WAITING, SqliteWriter, unavailable
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class SqliteDatabase:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._readers = ThreadPoolExecutor(config.readers, thread_name_prefix="sqlite-reader")
-        self._free = asyncio.Semaphore(MOST_WAITING)
+        self._free = asyncio.Semaphore(MAX_WAITING)
         self._writer = SqliteWriter(
             lambda: self._connect(read_only=False),
             timeout=config.timeout,

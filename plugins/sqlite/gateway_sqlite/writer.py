@@ -31,7 +31,7 @@ _OF_ONE: Final = (
 _VACUUM_SECONDS: Final = 60.0
 _VACUUM_PAGES: Final = 1000
 """How often the writer gives free pages back to the file system, and how many at once."""
-MOST_WAITING: Final = 2048
+MAX_WAITING: Final = 2048
 """Maximum number of operations in the queue."""
 
 
@@ -68,7 +68,7 @@ class SqliteWriter:
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._free = asyncio.Semaphore(MOST_WAITING)
+        self._free = asyncio.Semaphore(MAX_WAITING)
         self._shrinks = time.monotonic() + _VACUUM_SECONDS
         self.failing = False
         """Whether the last transaction failed."""
@@ -83,7 +83,7 @@ class SqliteWriter:
                     await self._free.acquire()
             except TimeoutError:
                 raise StoreUnavailable(
-                    f"The store is too slow: {MOST_WAITING} writes are waiting. Retry, or send store: false."
+                    f"The store is too slow: {MAX_WAITING} writes are waiting. Retry, or send store: false."
                 ) from None
         else:
             await self._free.acquire()

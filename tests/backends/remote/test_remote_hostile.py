@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from gateway_remote.connection import MOST_WITHOUT_BODY, ReplicaConnection
+from gateway_remote.connection import MAX_WITHOUT_BODY, ReplicaConnection
 from gateway_remote.failures import ReplicaFailure, read_error
 from gateway_remote.reading import reader_of
 from gateway_remote.sse import MAX_EVENT, EventSplitter
@@ -64,7 +64,7 @@ async def test_a_head_without_an_end_is_a_failure(
     connection.connection_made(_Transport())
     connection.send(b"")
     connection.data_received(begin)
-    for number in range(2 * MOST_WITHOUT_BODY // 1000):
+    for number in range(2 * MAX_WITHOUT_BODY // 1000):
         if not connection.usable:
             break
         connection.data_received(go_on(number))
@@ -79,7 +79,7 @@ async def test_a_long_stream_in_small_chunks_is_none() -> None:
     connection.connection_made(_Transport())
     connection.send(b"")
     connection.data_received(HEAD + b"\r\n")
-    for _ in range(MOST_WITHOUT_BODY // 3 + 10):
+    for _ in range(MAX_WITHOUT_BODY // 3 + 10):
         connection.data_received(b"1\r\n")
         connection.data_received(b"x\r\n")
         assert connection.take() == b"x"

@@ -19,7 +19,7 @@ W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 X = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
-MOST = 100_000
+MAX = 100_000
 
 
 def relations(*targets: tuple[str, str], namespace: str = OFFICE) -> str:
@@ -53,7 +53,7 @@ def paragraph(text: str, properties: str = "") -> str:
     return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
 
 
-def text_of(content: bytes, most: int = MOST) -> str:
+def text_of(content: bytes, most: int = MAX) -> str:
     return read_text(content, "any name", most)
 
 
@@ -155,7 +155,7 @@ def archive_of(name: str, content: str = "x") -> bytes:
         (word(paragraph("a tower"))[:-40], InvalidFile, "is broken"),
         (word("<w:p>"), InvalidFile, "is broken: mismatched tag"),
         (word(""), InvalidFile, "no text"),
-        (word(paragraph("word " * (MOST // 5))), InvalidFile, f"more than {MOST} characters"),
+        (word(paragraph("word " * (MAX // 5))), InvalidFile, f"more than {MAX} characters"),
     ],
 )
 def test_what_cannot_be_read_says_why(
@@ -176,7 +176,7 @@ def test_a_changed_or_cut_document_is_read_or_refused(at: int, byte: int, cut: b
         found = text_of(changed)
     except InvalidFile as refused:
         found = str(refused)
-    assert 0 < len(found) <= MOST
+    assert 0 < len(found) <= MAX
 
 
 @given(

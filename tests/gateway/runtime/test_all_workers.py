@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.request_stats import RunStats, clock
-from gateway.runtime.all_workers import MOST_RUNNING, Question, answer, merged, runs_here
+from gateway.runtime.all_workers import MAX_RUNNING, Question, answer, merged, runs_here
 from gateway.runtime.run_history import RunHistory, listed_run
 from gateway.wire.inventory import ListedRun, RunList
 
@@ -50,7 +50,7 @@ def test_a_list_is_bounded() -> None:
     many = [run(str(number), number, 1) for number in range(400)]
     one = RunList(workers=1, answered=1, total=400, running=many, ended=many)
     made = merged([one, one], workers=2, most_ended=100)
-    assert (len(made.running), len(made.ended), made.total) == (MOST_RUNNING, 100, 800)
+    assert (len(made.running), len(made.ended), made.total) == (MAX_RUNNING, 100, 800)
 
 
 @pytest.mark.parametrize("question", [b"", b"\xff", b"\x81\xa4what\xa4stop", b"\xc1" * 100])

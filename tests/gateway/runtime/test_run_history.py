@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols import Principal
-from gateway.request_stats import MOST_PHASES, LiveGeneration, RunStats, clock
+from gateway.request_stats import MAX_PHASES, LiveGeneration, RunStats, clock
 from gateway.runtime.run_history import RunHistory, listed_run
 from gateway.wire.response import Usage
 
@@ -58,11 +58,11 @@ def test_choices_that_are_made_at_once_count_together() -> None:
 
 def test_phases_of_a_run_are_bounded_and_names_are_cut() -> None:
     stats = run()
-    for _ in range(MOST_PHASES + 50):
+    for _ in range(MAX_PHASES + 50):
         with stats.running_tool("x" * 5000):
             pass
     listed = listed_run(stats, None)
-    assert len(listed.phases) == MOST_PHASES + 1, "and the queue"
+    assert len(listed.phases) == MAX_PHASES + 1, "and the queue"
     assert {len(each.name) for each in listed.phases if each.name} == {100}
 
 

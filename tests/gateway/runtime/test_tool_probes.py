@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config import Config
 from gateway.protocols import ServerTool, ToolDefinition, ToolServer
-from gateway.runtime.tool_probes import MOST_SERVERS, MOST_TOOLS, ToolProbes
+from gateway.runtime.tool_probes import MAX_SERVERS, MAX_TOOLS, ToolProbes
 from gateway.tools.available import AvailableTools, BoundTool
 from gateway.wire.inventory import ListedToolServer
 from tests.waiting import wait_until_async
@@ -99,7 +99,7 @@ async def test_what_servers_answer() -> None:
 async def test_what_is_foreign_is_cut_and_has_no_secrets() -> None:
     many = [tool(f"secret-key {number} " + "n" * 500, "d" * 5000) for number in range(1000)]
     found = (await probed(Asked("large", many), Asked("wordy", ValueError("x" * 10_000))))["large"]
-    assert (found.total, len(found.tools)) == (1000, MOST_TOOLS)
+    assert (found.total, len(found.tools)) == (1000, MAX_TOOLS)
     assert all(each.name.startswith("[hidden] ") for each in found.tools)
     assert max(len(each.name) + len(each.description or "") for each in found.tools) <= 600
 
@@ -163,7 +163,7 @@ async def test_a_table_of_tools_and_too_many_servers() -> None:
         **tables(*(Asked(f"s{number}", []) for number in range(200))),
     }
     answer = await ToolProbes(seconds=60, all_seconds=60).probe(own, CONFIG)
-    assert (answer.total, len(answer.data)) == (203, MOST_SERVERS)
+    assert (answer.total, len(answer.data)) == (203, MAX_SERVERS)
     dice, none, shell, first, *_ = answer.data
     assert (dice.state, dice.offered, [each.name for each in dice.tools]) == ("no_probe", True, ["roll"])  # fmt: skip
     assert (none.label, none.total) == ("none", 0)

@@ -43,7 +43,7 @@ async def test_principals_that_an_authenticator_makes_up_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Beyond a number for each day. Keys go on to be counted by their names."""
-    monkeypatch.setattr(usage_meter, "MOST_NAMES", 100)
+    monkeypatch.setattr(usage_meter, "MAX_NAMES", 100)
     now = [20_000.0 * DAY]
     meter = UsageMeter(None, is_key=lambda name: name == "key", clock=lambda: now[0])
     for number in range(5000):
@@ -76,7 +76,7 @@ async def test_the_sums_of_minutes_are_those_of_their_hours_and_days() -> None:
 
 @pytest.mark.anyio
 async def test_a_process_forgets_the_oldest_minutes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_table, "MOST_COUNTS", 100)
+    monkeypatch.setattr(usage_table, "MAX_COUNTS", 100)
     table = UsageTable()
     for minute in range(1000):
         count = UsageCount(width="1m", bucket=minute, api="chat", principal=None, model="m")

@@ -75,7 +75,7 @@ async def test_a_task_that_does_not_end_is_left(caplog: pytest.LogCaptureFixture
 
 
 async def test_there_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin_tasks, "MOST_TASKS", 2)
+    monkeypatch.setattr(plugin_tasks, "MAX_TASKS", 2)
     tasks = PluginTasks("p")
 
     async def wait() -> None:

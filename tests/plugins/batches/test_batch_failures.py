@@ -106,7 +106,7 @@ def test_a_batch_whose_results_have_no_room_on_the_disk_fails(
 ) -> None:
     """After some tries. It holds up no other one."""
     files, full = tmp_path / "files", False
-    monkeypatch.setattr("gateway_batches.runner._MOST_FULL", 2)
+    monkeypatch.setattr("gateway_batches.runner._MAX_FULL", 2)
     connect = sqlite3.connect
 
     class Connection(sqlite3.Connection):

@@ -11,18 +11,18 @@ from msgspec import Struct
 from gateway_browser.config import BraveConfig
 from gateway_browser.providers import SearchHit, SearchQuery
 from gateway_browser.providers.http import (
-    MOST_RESULTS,
+    MAX_RESULTS,
     api_client,
     ask,
     snippet_text,
     with_site_operators,
 )
 
-_MOST = 20
+_MAX_RESULTS = 20
 _LONGEST = 400
 """Maximum characters of a query."""
-_MOST_WORDS = 50
-_MOST_DOMAINS = 12
+_MAX_WORDS = 50
+_MAX_DOMAINS = 12
 """Each domain counts as a word, and so does the `OR` between two: half of a query."""
 _COUNTRIES = frozenset((
     "AR", "AT", "AU", "BE", "BR", "CA", "CH", "CL", "CN", "DE", "DK", "ES", "FI", "FR", "GB", "HK", "ID", "IN",
@@ -55,7 +55,7 @@ class Brave:
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         parameters = {
             "q": _truncated(query.text, query.domains, query.blocked_domains),
-            "count": str(min(query.count, _MOST)),
+            "count": str(min(query.count, _MAX_RESULTS)),
             "result_filter": "web",
             "text_decorations": "false",
         }
@@ -79,7 +79,7 @@ class Brave:
             SearchHit(
                 url=each.url, title=snippet_text(each.title), snippet=snippet_text(each.description)
             )
-            for each in ((answer.web and answer.web.results) or [])[:MOST_RESULTS]
+            for each in ((answer.web and answer.web.results) or [])[:MAX_RESULTS]
             if each.url
         ]
 
@@ -87,13 +87,13 @@ class Brave:
 def _truncated(text: str, domains: tuple[str, ...], blocked: tuple[str, ...] = ()) -> str:
     """A query within the API's limits: excess words and domains are dropped."""
     operators = ""
-    for number in range(min(len(domains or blocked), _MOST_DOMAINS), 0, -1):
+    for number in range(min(len(domains or blocked), _MAX_DOMAINS), 0, -1):
         operators = with_site_operators("", domains[:number], blocked[:number])
         if len(operators) <= _LONGEST // 2:
             break
     else:
         operators = ""  # even one is too long; the results are filtered anyway
-    words = text.split()[: _MOST_WORDS - len(operators.split())]
+    words = text.split()[: _MAX_WORDS - len(operators.split())]
     return f"{' '.join(words)[: _LONGEST - len(operators)].rstrip()}{operators}"
 
 

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from gateway_browser.config import ExaConfig
 from gateway_browser.providers import SearchHit, SearchQuery
-from gateway_browser.providers.http import MOST_RESULTS, api_client, ask, snippet_text
+from gateway_browser.providers.http import MAX_RESULTS, api_client, ask, snippet_text
 
-_MOST = 100
+_MAX_RESULTS = 100
 _SNIPPET = 600
 """Characters of excerpts per page."""
 
@@ -38,7 +38,7 @@ class Exa:
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         body: dict[str, Any] = {
             "query": query.text,
-            "numResults": min(query.count, _MOST),
+            "numResults": min(query.count, _MAX_RESULTS),
             "contents": {"highlights": {"maxCharacters": _SNIPPET}},
         }
         if query.domains:
@@ -55,7 +55,7 @@ class Exa:
                 title=snippet_text(each.title),
                 snippet=snippet_text(" … ".join(each.highlights or ()))[:_SNIPPET],
             )
-            for each in (answer.results or [])[:MOST_RESULTS]
+            for each in (answer.results or [])[:MAX_RESULTS]
             if each.url
         ]
 

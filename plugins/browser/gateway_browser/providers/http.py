@@ -17,7 +17,7 @@ from gateway_browser.providers import ProviderFailure
 T = TypeVar("T")
 
 _MAX_BYTES = 4_194_304
-MOST_RESULTS = 100
+MAX_RESULTS = 100
 """Maximum number of results that are read; the rest is ignored."""
 _LONGEST_TEXT = 4000
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")

@@ -23,7 +23,7 @@ _TYPES = {
     ".txt": "text/plain",
 }
 _WORD = re.compile(r"\w+")
-_MOST_WORDS = 32
+_MAX_WORDS = 32
 
 
 class LocalIndex:
@@ -58,7 +58,7 @@ class LocalIndex:
 
     async def search(self, query: SearchQuery) -> Sequence[SearchHit]:
         """Pages that contain any of the words, ranked by BM25: more and rarer words rank higher."""
-        words = _WORD.findall(query.text)[:_MOST_WORDS]
+        words = _WORD.findall(query.text)[:_MAX_WORDS]
         if not words:
             return []
         return await asyncio.to_thread(

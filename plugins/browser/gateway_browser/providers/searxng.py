@@ -11,7 +11,7 @@ from msgspec import Struct
 from gateway_browser.config import SearxngConfig
 from gateway_browser.providers import SearchHit, SearchQuery
 from gateway_browser.providers.http import (
-    MOST_RESULTS,
+    MAX_RESULTS,
     api_client,
     ask,
     snippet_text,
@@ -62,7 +62,7 @@ class Searxng:
             SearchHit(
                 url=each.url, title=snippet_text(each.title), snippet=snippet_text(each.content)
             )
-            for each in (answer.results or [])[:MOST_RESULTS]
+            for each in (answer.results or [])[:MAX_RESULTS]
             if each.url
         ]
 

@@ -21,7 +21,7 @@ def arguments_schema(tool: ToolDefinition | None) -> SchemaNode:
     return SchemaNode(custom_schema() if tool.kind == "custom" else tool.parameters or {})
 
 
-_MOST_BRANCHES: Final = 64
+_MAX_BRANCHES: Final = 64
 
 
 class MemberTypes:
@@ -35,7 +35,7 @@ class MemberTypes:
 
     def __init__(self, schema: SchemaNode) -> None:
         self._schema = schema
-        self._branches = list(islice(_branches(schema), _MOST_BRANCHES))
+        self._branches = list(islice(_branches(schema), _MAX_BRANCHES))
         self.choices: tuple[str, ...] = ()
         """The texts that the member of the last `of` may have, if its schema lists them."""
 

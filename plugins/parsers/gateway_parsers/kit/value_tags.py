@@ -33,7 +33,7 @@ from gateway_parsers.kit.value_tag_reader import (
 
 _DEEPEST: Final = 6
 """Nesting up to which values are constrained member by member."""
-_MOST_VALUES: Final = 100
+_MAX_VALUES: Final = 100
 """Number of such members in one tool's schema, whose references may multiply them."""
 
 
@@ -143,7 +143,7 @@ class ValueTagCalls(ValueTagShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            limit = _Limit(schemas or tool.strict, [_MOST_VALUES], _DEEPEST)
+            limit = _Limit(schemas or tool.strict, [_MAX_VALUES], _DEEPEST)
 
             def one(each: ToolParameter, limit: _Limit = limit) -> Constraint:
                 return self._constrained(each.name, each, limit)
