@@ -55,6 +55,7 @@ from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.completions import Completion, CompletionRequest, Prompt
 from gateway.wire.ids import new_id
+from gateway.wire.large_bodies import beside
 
 MAX_CHOICES = 1024
 """Maximum number of choices in one request: prompts times `n`."""
@@ -266,7 +267,8 @@ async def prepare_completion(
                 param=("text", "format"),
             )
         if structure is not None:
-            check_limits(Turn(items=()), structure, {}, model.schema_limits)
+            check = partial(check_limits, Turn(items=()), structure, {}, model.schema_limits)
+            await beside(size, check)
         generations: list[Generation] = []
         texts: list[str | None] = []
         policies = policies_for(services.policies, api="completions", model=model.name, owner=owner)

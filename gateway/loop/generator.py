@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -49,6 +50,7 @@ from gateway.protocols import (
 )
 from gateway.request_stats import Content, LiveGeneration, RunStats, clock, current_request
 from gateway.runtime.served_model import ServedModel
+from gateway.wire.large_bodies import beside
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 _FEW = 16
@@ -136,7 +138,12 @@ class Generator:
             turn = msgspec.structs.replace(turn, cache_scope=settings.cache_scope)
         last = self._checked
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
-            check_limits(turn, settings.structure, settings.tool_params, self.model.schema_limits)
+            if turn.tools or settings.structure is not None or turn.text_format.schema is not None:
+                limits = self.model.schema_limits
+                await beside(
+                    settings.size,
+                    partial(check_limits, turn, settings.structure, settings.tool_params, limits),
+                )
             self._checked = turn
         current = current_request()
         span = None if current is None else current.span

@@ -1,4 +1,4 @@
-"""Decoding bodies with many values, and passes over their items, beside other requests."""
+"""Work on large bodies and on what they contain, beside other requests."""
 
 from __future__ import annotations
 
@@ -30,3 +30,10 @@ async def pass_over(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
     if len(items) > _MANY:
         return await asyncio.to_thread(function, items)
     return function(items)
+
+
+async def beside(size: int, function: Callable[[], T]) -> T:
+    """`function()`, which works on what came in `size` bytes; in a thread if they are more than 64 KiB."""
+    if size > _SMALL:
+        return await asyncio.to_thread(function)
+    return function()

@@ -13,7 +13,7 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.field_errors import MAX_ITEMS, MAX_TOOLS
-from gateway.wire.large_bodies import decode_body, pass_over
+from gateway.wire.large_bodies import beside, decode_body, pass_over
 from gateway.wire.request import decode_response_request
 
 FUNCTION = {"name": "f", "parameters": {}}
@@ -48,15 +48,15 @@ def test_as_many_tools_as_there_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "beside"),
+    ("body", "in_thread"),
     [(b"[1, 2]", False), (b"x" * 1_000_000, False), (b"," * 1000, False), (b"1," * 100_000, True)],
 )
-def test_many_values_are_decoded_beside_other_requests(body: bytes, *, beside: bool) -> None:
+def test_many_values_are_decoded_beside_other_requests(body: bytes, *, in_thread: bool) -> None:
     def thread_of(given: bytes) -> int:
         assert given is body
         return threading.get_ident()
 
-    assert (asyncio.run(decode_body(body, thread_of)) != threading.get_ident()) is beside
+    assert (asyncio.run(decode_body(body, thread_of)) != threading.get_ident()) is in_thread
 
 
 def test_errors_of_the_decoding_are_raised() -> None:
@@ -69,11 +69,17 @@ def test_a_body_of_megabytes_is_decoded_beside_other_requests() -> None:
     assert asyncio.run(decode_body(body, lambda _: threading.get_ident())) != threading.get_ident()
 
 
-@pytest.mark.parametrize(("number", "beside"), [(100, False), (20_000, True)])
-def test_many_items_are_passed_over_beside_other_requests(number: int, *, beside: bool) -> None:
+@pytest.mark.parametrize(("number", "in_thread"), [(100, False), (20_000, True)])
+def test_many_items_are_passed_over_beside_other_requests(number: int, *, in_thread: bool) -> None:
     def thread_of(given: list[int]) -> int:
         assert len(given) == number
         return threading.get_ident()
 
     passed = asyncio.run(pass_over([1] * number, thread_of))
-    assert (passed != threading.get_ident()) is beside
+    assert (passed != threading.get_ident()) is in_thread
+
+
+@pytest.mark.parametrize(("size", "in_thread"), [(65_536, False), (65_537, True)])
+def test_work_on_a_large_body_is_done_beside_other_requests(size: int, *, in_thread: bool) -> None:
+    worked = asyncio.run(beside(size, threading.get_ident))
+    assert (worked != threading.get_ident()) is in_thread
