@@ -95,6 +95,12 @@ def check_config(arguments: argparse.Namespace) -> int:
     print(f"{config.source}: no mistake was found.")
     for plan in chosen.models:
         print(f"  model {plan.name}: engine {plan.engine.name} ({plan.why})")
+    names = {each for name, model in config.models.items() for each in (name, *model.aliases)}
+    for name, route in config.routes.items():
+        print(f"  route {name}: {', '.join(route.models)}")
+        for target in route.models:
+            if target not in names:
+                print(f"    no model or alias is named {target!r}: it has to be an adapter's name")
     print(f"  store: {chosen.store[0].name if chosen.store else 'none'}")
     for kind, offers in (("tools", chosen.tools), ("APIs", chosen.apis)):
         print(f"  {kind}: {', '.join(offer.name for offer, _ in offers) or 'none'}")

@@ -61,7 +61,7 @@ def load_config(
     one model is served, the default engine's own. Settings from the environment override the file's, and settings from
     the command line (`server`, whose None values are ignored, `models` and `engine`) override both. Each of `models` is the
     name of a configured model, a file, a folder, a URL or a name of the hub; only these models are then served.
-    `default_store` is the store if no setting names one. Its default is `sqlite` with a file, if that store's package is
+    `default_store` is the store if no setting names one and there is no table of one. Its default is `sqlite` with a file, if that store's package is
     installed and not disabled, and otherwise `memory`.
     """
     return _layers(path, environ or {}, server or {}, models, engine).decode(default_store)
@@ -238,7 +238,10 @@ class _Layers:
             if isinstance(server.get("keys_file"), str):
                 server["keys_file"] = self._relative_to_file(server["keys_file"])
             plugins = decode_table(self.tables.get("plugins", {}), PluginsConfig, ("plugins",))
-            server.setdefault("store", default_store or self._default_store(plugins))
+            if "store" not in server:
+                server["store"] = (
+                    self._only_store() or default_store or self._default_store(plugins)
+                )
             routes = {
                 name: _route(name, table) for name, table in self.tables.get("routes", {}).items()
             }
@@ -270,6 +273,16 @@ class _Layers:
             )
         except TableError as error:
             raise self.mistake(error) from error
+
+    def _only_store(self) -> str | None:
+        """The store that has a table, as a table selects a tool or an API. Raises `TableError` if several have one."""
+        names = list(self.tables.get("stores", {}))
+        if len(names) > 1:
+            problem = (
+                f"{' and '.join(names)} have a table; name the one to use with store under [server]"
+            )
+            raise TableError(("stores",), problem)
+        return names[0] if names else None
 
     def _default_store(self, plugins: PluginsConfig) -> str:
         """A configured gateway keeps what it stores."""

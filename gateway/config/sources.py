@@ -50,10 +50,10 @@ class Variable(Struct, frozen=True, kw_only=True):
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], str]:
-    """Read a TOML file. Returns its tables and its text. Raises `ConfigurationError` if it cannot be read or is not
-    TOML."""
+    """Read a TOML file. Returns its tables and its text, without the byte order mark that editors on Windows write. Raises
+    `ConfigurationError` if it cannot be read or is not TOML."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")
     except OSError as error:
         raise ConfigurationError(
             f"{path}: the configuration cannot be read: {error.strerror or error}."

@@ -119,8 +119,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stopped or hangs. It is then killed and started again, and its requests fail with 503; at least 10, and 0 is never. While it opens
     or closes the engine it may take any time. Long steps of an engine in threads or processes of its own do not count."""
     store: Annotated[str, Meta(min_length=1)] = "memory"
-    """Name of the store for responses; `none` stores nothing. Default: `sqlite` if there is a configuration file and
-    that store's package is installed, otherwise `memory`."""
+    """Name of the store for responses; `none` stores nothing. Default: the one that has a table `[stores.<name>]`; without one,
+    `sqlite` if there is a configuration file and that store's package is installed, otherwise `memory`."""
     lease_seconds: Annotated[float, Meta(ge=1)] = 15.0
     """Seconds after which a background response whose process has died is ended by another process with the same store.
     """
@@ -513,7 +513,8 @@ class Config(Struct, frozen=True, kw_only=True):
     tools: dict[str, dict[str, Any]] = {}
     """`[tools.<name>]` selects the tool server of that name, and is its configuration."""
     stores: dict[str, dict[str, Any]] = {}
-    """`[stores.<name>]` is the configuration of the store of that name, if `server.store` selects it."""
+    """`[stores.<name>]` is the configuration of the store of that name. The table selects it, if `server.store` does not name
+    another."""
     apis: dict[str, dict[str, Any]] = {}
     """`[apis.<name>]` is the configuration of the further API of that name. It selects the API if `server.apis` is not set."""
     resources: dict[str, dict[str, Any]] = {}

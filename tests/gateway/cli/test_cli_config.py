@@ -244,3 +244,17 @@ def test_bash_completes_with_the_script(capsys: pytest.CaptureFixture[str], tmp_
         ["bash", "--norc", "-c", ask], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout.strip() == "--kind"
+
+
+def test_check_lists_routes_and_says_which_names_it_does_not_know(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = '[models.m]\nengine = "scripted"\naliases = ["a"]\n[routes.r]\nmodels = ["a", "far"]\n'
+    Path("gateway.toml").write_text(text, encoding="utf-8")
+    code, out, _ = run(capsys, "check")
+    assert code == 0
+    assert (
+        "  route r: a, far\n    no model or alias is named 'far': it has to be an adapter's name\n"
+        in out
+    )
+    assert "named 'a'" not in out

@@ -368,6 +368,26 @@ def test_a_configured_gateway_keeps_what_it_stores(
     assert load_config(file, default_store="memory").server.store in ("memory", store)
 
 
+def test_a_table_selects_its_store() -> None:
+    table = "[stores.redis]\nurl = 'redis://h'\n"
+    assert load(table).server.store == "redis"
+    assert load(f"{table}[server]\nstore = 'memory'").server.store == "memory"
+    several = f"{table}[stores.postgres]\n"
+    assert load(f"{several}[server]\nstore = 'postgres'").server.store == "postgres"
+    with pytest.raises(ConfigurationError) as refused:
+        load(several)
+    assert "stores: redis and postgres have a table; name the one to use" in str(refused.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_bytes(b"\xef\xbb\xbf[server]\r\nport = 1\r\n")
+    assert load_config(file).server.port == 1
+    file.write_bytes(b"\xef\xbb\xbf[server]\r\nprot = 1\r\n")
+    with pytest.raises(ConfigurationError, match=r"line 2: server\.prot"):
+        load_config(file)
+
+
 def test_without_a_file_and_without_the_package_the_store_is_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
