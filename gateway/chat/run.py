@@ -206,7 +206,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
         if store is None or order is None:
             return
         try:
-            await store.put_completion(order.record(self.answer()))
+            await store.put_completion(await order.record(self.answer()))
         except StoreUnavailable as error:
             logger.warning("%s could not be stored: %s", self._plan.id, error.message)
             self.scope.error = error

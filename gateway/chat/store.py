@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import UNSET, Struct
 from gateway.protocols import Sampling, StoredCompletion
 from gateway.wire.chat import ChatCompletion, ChatRequest
 from gateway.wire.common import JsonObject
+from gateway.wire.large_bodies import pass_over
 from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
 
 
@@ -22,7 +24,7 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
     metadata: dict[str, str]
     sampling: Sampling
 
-    def record(self, completion: ChatCompletion) -> StoredCompletion:
+    async def record(self, completion: ChatCompletion) -> StoredCompletion:
         """The stored form of a completion: without fields that only streaming or only non-streaming answers have."""
         sent, sampling = self.sent, self.sampling
         fields: dict[str, Any] = msgspec.structs.asdict(completion)
@@ -47,7 +49,7 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
         )
         return StoredCompletion(
             completion=kept,
-            messages=stored_messages(completion.id, sent["messages"]),
+            messages=await pass_over(sent["messages"], partial(stored_messages, completion.id)),
             owner=self.owner,
         )
 

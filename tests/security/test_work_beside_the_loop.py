@@ -39,6 +39,10 @@ A = [{"role": "user", "content": "a"}]
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "messages": ("/v1/responses", {**RESPONSE, "input": MESSAGES}),
     "messages, streamed": ("/v1/responses", {**RESPONSE, "stream": True, "input": MESSAGES}),
+    "messages, stored": ("/v1/responses", {**STORED, "input": MESSAGES}),
+    "messages, in the background": ("/v1/responses", {**STORED, "background": True, "input": MESSAGES}),
+    "items of a conversation": ("/v1/conversations", {"items": [{"role": "user", "content": [{"type": "input_text", "text": "a"}] * 900} for _ in range(20)]}),
+    "chat, stored": ("/v1/chat/completions", {**CHAT, "store": True, "messages": MESSAGES}),
     "tools": ("/v1/responses", {**RESPONSE, "input": "a", "tools": TOOLS}),
     "tools, stored": ("/v1/responses", {**STORED, "input": "a", "tools": TOOLS}),
     "tokens of messages": ("/v1/responses/input_tokens", {"input": MESSAGES}),

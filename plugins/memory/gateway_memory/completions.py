@@ -10,7 +10,7 @@ import msgspec
 from gateway.sdk import CompletionPage, Order, StoredCompletion
 from gateway.sdk.wire import StoredChatCompletion
 from gateway_memory.lru import LruMapping
-from gateway_memory.parts import PartTable
+from gateway_memory.parts import Held, PartTable
 from gateway_memory.shares import OwnerUsage
 
 
@@ -35,11 +35,16 @@ class CompletionTable:
         self._parts = parts
         self._orders: dict[str | None, dict[str, None]] = {}
 
-    def put(self, record: StoredCompletion) -> None:
+    async def shared(self, record: StoredCompletion) -> Held:
+        """The record with shared texts, for `put` or `replace`."""
+        return await self._parts.shared(record.owner, [record])
+
+    def put(self, held: Held) -> None:
+        record: StoredCompletion = held.values[0]
         self.remove(record.id)
         self._orders.setdefault(record.owner, {})[record.id] = None
         self.number.add(record.owner, 1)
-        self._keep(record)
+        self._keep(held)
 
     def use(self, completion_id: str, owner: str | None) -> StoredCompletion | None:
         found = self.table.get(completion_id)
@@ -48,23 +53,17 @@ class CompletionTable:
         self.table.use(completion_id)
         return found.record
 
-    def update(
-        self, completion_id: str, metadata: Mapping[str, str], owner: str | None
-    ) -> StoredCompletion | None:
-        found = self.use(completion_id, owner)
-        if found is None:
-            return None
-        completion = msgspec.structs.replace(found.completion, metadata=dict(metadata))
-        changed = msgspec.structs.replace(found, completion=completion)
-        before = self.table.get(completion_id)
-        self._keep(changed)
+    def replace(self, held: Held) -> None:
+        """Put a changed record in the place of the one that is kept."""
+        before = self.table.get(held.values[0].id)
+        self._keep(held)
         if before is not None:
             self._release(before)
-        return changed
 
-    def _keep(self, record: StoredCompletion) -> None:
-        held = self._parts.hold(record.owner, [record])
-        kept = _StoredEntry(held.values[0], held.texts, held.size)
+    def _keep(self, held: Held) -> None:
+        record: StoredCompletion = held.values[0]
+        self._parts.keep(record.owner, held)
+        kept = _StoredEntry(record, held.texts, held.size)
         self.table.put(record.id, kept, record.owner)
         self._bytes_used.add(record.owner, kept.size)
 
@@ -135,8 +134,9 @@ class CompletionStore(ABC):
         """Evict entries until the bounds hold."""
 
     async def put_completion(self, record: StoredCompletion) -> None:
+        held = await self._completions.shared(record)
         self._expire()
-        self._completions.put(record)
+        self._completions.put(held)
         self._make_room()
 
     async def get_completion(
@@ -149,7 +149,15 @@ class CompletionStore(ABC):
         self, completion_id: str, metadata: Mapping[str, str], *, owner: str | None = None
     ) -> StoredCompletion | None:
         self._expire()
-        changed = self._completions.update(completion_id, metadata, owner)
+        found = self._completions.use(completion_id, owner)
+        if found is None:
+            return None
+        completion = msgspec.structs.replace(found.completion, metadata=dict(metadata))
+        changed = msgspec.structs.replace(found, completion=completion)
+        held = await self._completions.shared(changed)
+        if self._completions.use(completion_id, owner) is None:  # deleted meanwhile
+            return None
+        self._completions.replace(held)
         self._make_room()
         return changed
 

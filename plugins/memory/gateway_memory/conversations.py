@@ -29,20 +29,22 @@ class Thread:
         self.size += len(encode(conversation)) - len(encode(self.conversation))
         self.conversation = conversation
 
-    def append(self, items: Sequence[Item], bounds: ConversationBounds | None) -> None:
-        """Append the items whose ids are not present yet. Raises `ConversationFull`."""
-        new: dict[str, Item] = {}
-        for item in items:
-            if item.id not in self._items:
-                new.setdefault(item.id, item)
-        size = sum(len(encode(item)) for item in new.values())
+    def append(self, items: Sequence[Held], bounds: ConversationBounds | None) -> None:
+        """Append the items whose ids are not present yet, each with shared texts. Raises `ConversationFull`."""
+        new: dict[str, Held] = {}
+        for held in items:
+            item_id: str = held.values[0].id
+            if item_id not in self._items:
+                new.setdefault(item_id, held)
+        size = sum(held.whole_size for held in new.values())
         if bounds is not None and new:
             number = len(self._items) + len(new)
             if number > bounds.items or self._items_size + size > bounds.bytes:
                 raise ConversationFull.beyond(bounds.items, bounds.bytes)
-        for item_id, item in new.items():
-            self._items[item_id] = held = self._parts.hold(self.owner, [item])
+        for held in new.values():
+            self._parts.keep(self.owner, held)
             self.size += held.size
+        self._items |= new
         self._items_size += size
 
     def page(self, after: str | None, limit: int | None, order: Order) -> ItemPage | None:
@@ -103,6 +105,10 @@ class ConversationTable:
         self.number.add(owner, 1)
         self._bytes_used.add(owner, thread.size)
 
+    async def shared(self, owner: str | None, items: Sequence[Item]) -> list[Held]:
+        """The items with shared texts, for a conversation of `owner`."""
+        return await self._parts.each_shared(owner, items)
+
     def count_change(self, thread: Thread, before: int) -> None:
         """Count what a change has added to the size of a conversation, which was `before`."""
         self._bytes_used.add(thread.owner, thread.size - before)
@@ -161,11 +167,14 @@ class ConversationStore(ABC):
         owner: str | None = None,
         bounds: ConversationBounds | None = None,
     ) -> bool:
+        if self._thread(conversation_id, owner) is None:
+            return False
+        shared = await self._conversations.shared(owner, items)
         thread = self._thread(conversation_id, owner)
         if thread is None:
             return False
         before = thread.size
-        thread.append(items, bounds)
+        thread.append(shared, bounds)
         self._conversations.count_change(thread, before)
         self._make_room()
         return True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +13,8 @@ from gateway.sdk.wire import encode
 from gateway_memory.shares import OwnerUsage
 
 T = TypeVar("T")
+_LARGE: Final = 65_536
+"""Bytes of values as JSON above which texts are looked for in a thread."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -37,16 +40,27 @@ class PartTable:
         self._bytes_used = bytes_used
         self._texts: dict[tuple[str | None, str], tuple[str, int]] = {}
 
-    def hold(self, owner: str | None, values: Iterable[T]) -> Held:
-        """The same values with shared texts, to be released when they are removed."""
-        shared: list[T] = []
-        texts: list[str] = []
-        size = 0
-        for value in values:
-            encoded = len(encode(value))
-            size += encoded
-            shared.append(value if encoded < LARGE else self._shared(owner, value, texts))
-        return Held(shared, texts, size - sum(map(len, texts)))
+    async def shared(self, owner: str | None, values: Sequence[T]) -> Held:
+        """The same values, with the texts that are kept already instead of equal ones. To be kept by `keep`."""
+        sizes: list[int] = []
+        if _is_small(values, sizes):
+            return self._share(owner, values, sizes)
+        return await asyncio.to_thread(self._share, owner, values, sizes)
+
+    async def each_shared(self, owner: str | None, values: Sequence[T]) -> list[Held]:
+        """Like `shared`, for each value by itself."""
+        sizes: list[int] = []
+        if _is_small(values, sizes):
+            return self._share_each(owner, values, sizes)
+        return await asyncio.to_thread(self._share_each, owner, values, sizes)
+
+    def keep(self, owner: str | None, held: Held) -> None:
+        """Keep the texts of values that are stored now. They are released when the values are removed."""
+        for text in held.texts:
+            kept, uses = self._texts.get((owner, text), (text, 0))
+            self._texts[owner, kept] = kept, uses + 1
+            if not uses:
+                self._bytes_used.add(owner, len(kept))
 
     def release(self, owner: str | None, texts: Iterable[str]) -> None:
         for text in texts:
@@ -57,26 +71,61 @@ class PartTable:
                 del self._texts[owner, text]
                 self._bytes_used.add(owner, -len(text))
 
-    def _shared(self, owner: str | None, value: T, texts: list[str]) -> T:
-        """`value`, or a copy in which texts that are kept already are those."""
-        changed: Any = value
+    # What follows may run in a thread: it changes nothing, and each look at the table is one operation.
+
+    def _share(self, owner: str | None, values: Sequence[T], sizes: list[int]) -> Held:
+        """`sizes` are those of the first values."""
+        sizes += [len(encode(value)) for value in values[len(sizes) :]]
+        texts: list[str] = []
+        own: dict[str, str] = {}
+        shared = [
+            value if size < LARGE else self._with_shared(owner, value, texts, own)
+            for value, size in zip(values, sizes, strict=True)
+        ]
+        return Held(shared, texts, sum(sizes) - sum(map(len, texts)))
+
+    def _share_each(self, owner: str | None, values: Sequence[T], sizes: list[int]) -> list[Held]:
+        sizes += [len(encode(value)) for value in values[len(sizes) :]]
+        return [
+            self._share(owner, [value], [size]) for value, size in zip(values, sizes, strict=True)
+        ]
+
+    def _with_shared(
+        self, owner: str | None, value: Any, texts: list[str], own: dict[str, str]
+    ) -> Any:
+        """`value`, or a copy in which texts that are kept already are those. Adds its large texts to `texts`; `own` are the texts
+        that are not kept yet."""
         match value:
-            case str() if len(value) >= LARGE:
-                kept, uses = self._texts.get((owner, value), (value, 0))
-                self._texts[owner, kept] = kept, uses + 1
-                if not uses:
-                    self._bytes_used.add(owner, len(kept))
+            case str():
+                if len(value) < LARGE:
+                    return value
+                known = self._texts.get((owner, value))
+                kept = own.setdefault(value, value) if known is None else known[0]
                 texts.append(kept)
-                changed = kept
+                return kept
             case list() | tuple():
-                changed = type(value)(self._shared(owner, each, texts) for each in value)
+                return type(value)([self._with_shared(owner, each, texts, own) for each in value])
             case dict():
-                changed = {name: self._shared(owner, each, texts) for name, each in value.items()}
+                return {
+                    name: self._with_shared(owner, each, texts, own) for name, each in value.items()
+                }
             case msgspec.Struct():
                 fields = {name: getattr(value, name) for name in value.__struct_fields__}
-                new = {name: self._shared(owner, each, texts) for name, each in fields.items()}
+                new = {
+                    name: self._with_shared(owner, each, texts, own)
+                    for name, each in fields.items()
+                }
                 if any(new[name] is not each for name, each in fields.items()):
-                    changed = msgspec.structs.replace(value, **new)
-            case _:
-                pass
-        return cast("T", changed)
+                    return msgspec.structs.replace(value, **new)
+        return value
+
+
+def _is_small(values: Sequence[Any], sizes: list[int]) -> bool:
+    """Whether the values are at most 64 KiB as JSON. Adds the sizes of the first ones to `sizes`, of all if so."""
+    total = 0
+    for value in values:
+        sizes.append(size := len(encode(value)))
+        total += size
+        if total > _LARGE:
+            return False
+    return True

@@ -112,8 +112,8 @@ class MemoryStore(CompletionStore, ConversationStore):
         self._limits = LimitTable()
         self._usage = UsageTable()
         self._leases = LeaseTable(clock)
-        self._responses_of_item: dict[tuple[str | None, str], dict[str, None]] = {}
-        """Response ids by (owner, item id); the newest response is last."""
+        self._responses_of_item: dict[str | None, dict[str, str | dict[str, None]]] = {}
+        """For each owner: by item id the id of its response, or of several ones, of which the newest is last."""
         self._calls: dict[tuple[str | None, str], tuple[Node, str]] = {}
         """Locations of call results by (owner, item id): the node, and the id of the response that made the call,
         which may have been removed."""
@@ -135,8 +135,10 @@ class MemoryStore(CompletionStore, ConversationStore):
         """Always succeeds."""
 
     async def put(self, record: StoredResponse) -> None:
+        record = _detached(record)
+        held = await self._shared(record)
         self._expire()
-        self._put(record)
+        self._put(record, held)
         self._make_room()
 
     async def advance(
@@ -146,13 +148,15 @@ class MemoryStore(CompletionStore, ConversationStore):
         expected: Collection[ResponseStatus],
         attempt: int | None = None,
     ) -> bool:
+        record = _detached(record)
+        held = await self._shared(record)
         self._expire()
         found = self._find(record.id)
         if found is None or found.record.response.status not in expected:
             return False
         if found.record.attempt != (record.attempt if attempt is None else attempt):
             return False
-        self._put(record)
+        self._put(record, held)
         self._make_room()
         return True
 
@@ -171,7 +175,8 @@ class MemoryStore(CompletionStore, ConversationStore):
     ) -> Mapping[str, Item]:
         found: dict[str, Item] = {}
         for item_id in item_ids:
-            for found_id in reversed(self._responses_of_item.get((owner, item_id), {})):
+            containing = self._responses_of_item.get(owner, {}).get(item_id, {})
+            for found_id in [containing] if isinstance(containing, str) else reversed(containing):
                 entry = self._use(found_id, owner)
                 if entry is not None:
                     found |= {item.id: item for item in entry.node.items if item.id == item_id}
@@ -198,11 +203,15 @@ class MemoryStore(CompletionStore, ConversationStore):
         self._remove(response_id)
         return True
 
-    def _put(self, record: StoredResponse) -> None:
-        record = _detached(record)
+    async def _shared(self, record: StoredResponse) -> Held:
+        """The items of a record, with shared texts."""
+        return await self._parts.shared(record.owner, (*record.input, *record.response.output))
+
+    def _put(self, record: StoredResponse, held: Held) -> None:
+        """Keep a record, which is the store's own, with the items `held`."""
+        self._parts.keep(record.owner, held)
         response = record.response
         number = len(record.input)
-        held = self._parts.hold(record.owner, (*record.input, *response.output))
         items: Sequence[Item] = held.values
         record = msgspec.structs.replace(record, input=items[:number])
         response.output[:] = items[number:]
@@ -221,8 +230,7 @@ class MemoryStore(CompletionStore, ConversationStore):
             self._remove_from_index(before)
             self._bytes_used.add(before.record.owner, -before.size - self._release(before))
             self._responses_used.add(before.record.owner, -1)
-        for item in items:
-            self._responses_of_item.setdefault((record.owner, item.id), {})[record.id] = None
+        self._add_to_index(record.owner, record.id, items)
         for item_id in record.results:
             self._calls[record.owner, item_id] = (node, record.id)
         entry = _Entry(record, node, log, size)
@@ -283,15 +291,35 @@ class MemoryStore(CompletionStore, ConversationStore):
                     del self._calls[entry.record.owner, item_id]
         return sum(node.size for node in freed)
 
+    # A response may have thousands of items: the loops over them call no function.
+
+    def _add_to_index(self, owner: str | None, response_id: str, items: Sequence[Item]) -> None:
+        """Add the response to the index of its items."""
+        index = self._responses_of_item.setdefault(owner, {})
+        new: dict[str, str | dict[str, None]] = dict.fromkeys(
+            [item.id for item in items], response_id
+        )
+        for item_id in index.keys() & new.keys():
+            known = index[item_id]
+            ids = {known: None} if isinstance(known, str) else known
+            ids[response_id] = None
+            new[item_id] = ids
+        index.update(new)
+
     def _remove_from_index(self, entry: _Entry) -> None:
         """Remove the response from the index of its items."""
         owner, response_id = entry.record.owner, entry.record.id
-        for item in entry.node.items:
-            containing = self._responses_of_item.get((owner, item.id))
-            if containing is not None:
-                containing.pop(response_id, None)
-                if not containing:
-                    del self._responses_of_item[owner, item.id]
+        index = self._responses_of_item.get(owner, {})
+        for item_id in index.keys() & [item.id for item in entry.node.items]:
+            known = index[item_id]
+            if known == response_id:
+                del index[item_id]
+            elif not isinstance(known, str):
+                known.pop(response_id, None)
+                if not known:
+                    del index[item_id]
+        if not index:
+            self._responses_of_item.pop(owner, None)
 
     async def append_events(
         self, response_id: str, events: Sequence[bytes], *, last: bool = False, attempt: int = 0
