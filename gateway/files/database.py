@@ -49,7 +49,7 @@ class FilesDatabase:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with (path.parent / "opening").open("w") as opening:
+            with (path.parent / "opening").open("ab") as opening:
                 # SQLite does not wait if two processes set the journal mode at the same time.
                 fcntl.flock(opening, fcntl.LOCK_EX)
                 self._run(lambda connection: _migrate(connection, versions, check), "IMMEDIATE")

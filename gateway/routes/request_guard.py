@@ -25,7 +25,16 @@ _FORM_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencod
 accepts these two; routes that accept `multipart/form-data` declare it."""
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 """What a host may consist of (RFC 3986, 3.2.2), as Litestar's router has it."""
-_ONCE: Final = (b"host", b"origin", b"content-type", b"content-length", b"transfer-encoding")
+_ONCE: Final = (
+    b"host",
+    b"origin",
+    b"content-type",
+    b"content-length",
+    b"transfer-encoding",
+    b"authorization",
+    b"x-api-key",
+)
+"""Headers of which a proxy might read another one than the server does, if there were several."""
 
 
 class RequestGuard:

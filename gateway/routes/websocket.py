@@ -15,6 +15,7 @@ from litestar.exceptions import WebSocketDisconnect
 from msgspec import UNSET, Struct
 
 from gateway.errors import (
+    AuthenticationError,
     GatewayError,
     InvalidRequest,
     RateLimited,
@@ -269,8 +270,14 @@ class _Connection:
             await self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 
     async def _check_key(self) -> None:
-        """Raise `AuthenticationError` if the key of the connection was revoked or has expired. Its changes take effect."""
-        self._caller.principal = await identify_sender(self._services, self._socket.scope)
+        """Raise `AuthenticationError` if the key of the connection was revoked, has expired or belongs to somebody else by now. Other
+        changes of it take effect."""
+        principal = await identify_sender(self._services, self._socket.scope)
+        if Caller(principal).owner != self._owner:
+            raise AuthenticationError(
+                "The API key of this connection has another name by now. Open a new connection."
+            )
+        self._caller.principal = principal
 
     async def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,10 +18,17 @@ from gateway.request_log import FIELDS, TEXTS
 from gateway.request_stats import current_request
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys, or that other programs take for the end of a line."""
+_CONTINUED = "\n    "
 
 
 class RedactingFormatter(logging.Formatter):
-    """Log entries as lines of text, with the id of the request, and without secrets, in tracebacks too."""
+    """Log entries as lines of text, with the id of the request, and without secrets, in tracebacks too.
+
+    Control characters are escaped, and all lines of an entry but its first are indented: what a client or a server says in an
+    error cannot look like an entry of its own.
+    """
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__(FORMAT)
@@ -30,9 +38,9 @@ class RedactingFormatter(logging.Formatter):
         line = super().format(record)
         fields = getattr(record, FIELDS, None)
         if fields is not None:
-            return line + "".join([f" {name}={value}" for name, value in fields.items()])
+            return _plain(line) + "".join([f" {name}={value}" for name, value in fields.items()])
         clean = self._redactor.clean
-        line = clean(line)
+        line = _plain(clean(line))
         for name, text in getattr(record, TEXTS, {}).items():
             # On one line. Secrets are found before quotes are escaped.
             line += f" {name}={json.dumps(clean(text))}"
@@ -43,6 +51,14 @@ class RedactingFormatter(logging.Formatter):
         if request is not None:
             record.message = f"[{request.id}] {record.message}"
         return super().formatMessage(record)
+
+
+def _plain(entry: str) -> str:
+    """`entry` without control characters, its further lines indented."""
+    if entry.isprintable():
+        return entry
+    escaped = _CONTROL.sub(lambda found: repr(found[0])[1:-1], entry)
+    return escaped.replace("\n", _CONTINUED)
 
 
 class JsonFormatter(logging.Formatter):

@@ -107,6 +107,8 @@ SMUGGLING = {
     "a chunk beyond 64 bits": POST + CHUNKED + b"\r\nffffffffffffffffff\r\n" + BODY + b"\r\n0\r\n\r\n",
     "two hosts": GET + HOST + b"host: evil.example\r\n\r\n",
     "the same host twice": GET + HOST + HOST + b"\r\n",
+    "two keys": GET + HOST + b"authorization: Bearer a\r\nauthorization: Bearer b\r\n\r\n",
+    "two keys of Anthropic": GET + HOST + b"x-api-key: a\r\nx-api-key: b\r\n\r\n",
     "no host": GET + b"\r\n",
     "a folded header": GET + HOST + b"x: a\r\n b\r\n\r\n",
     "a folded host": GET + b"host: localhost\r\n .evil.example\r\n\r\n",

@@ -36,6 +36,9 @@ _UNREADABLE: Final = BatchError(
     message="The errors of this batch cannot be read from what is stored. Ask the server's administrator.",
 )
 _SWEPT_AT_ONCE: Final = 1000
+_SET_BACK: Final = 600.0
+"""A lease that ends later than so many seconds from now, and ten times the time of a lease, was made before the clock was set back. A
+process that lives renews its own within a second."""
 
 
 class LeaseLost(Exception):
@@ -140,25 +143,25 @@ def request_cancel(connection: sqlite3.Connection, owner: str, batch_id: str) ->
     return batch_object(changed)
 
 
-def claimable(connection: sqlite3.Connection, *, ending: bool) -> int | None:
-    """The number of a batch that nobody holds and that is to end, or to run; None if there is none.
+def claimable(connection: sqlite3.Connection, *, ending: bool, seconds: float = 0.0) -> int | None:
+    """The number of a batch that nobody holds and that is to end, or to run; None if there is none. Leases are for `seconds`.
 
     Those of owners with the fewest batches that are held come first.
     """
     now = time.time()
     row = connection.execute(
-        "SELECT seq FROM batches AS free WHERE ended_at IS NULL AND leased_until <= ? "
+        "SELECT seq FROM batches AS free WHERE ended_at IS NULL AND (leased_until <= ? OR leased_until > ?) "
         "AND (status = 'cancelling' OR status = 'finalizing' OR expires_at <= ?) = ? "
         "ORDER BY (SELECT count(*) FROM batches AS held INDEXED BY active_batches WHERE held.owner = free.owner "
         "AND held.ended_at IS NULL AND held.leased_until > ?), seq LIMIT 1",
-        (now, now, ending, now),
+        (now, now + max(_SET_BACK, 10 * seconds), now, ending, now),
     ).fetchone()
     return None if row is None else row["seq"]
 
 
 def claim(connection: sqlite3.Connection, *, ending: bool, seconds: float) -> BatchJob | None:
     """Lease a batch that nobody holds for `seconds`, to end it or to run it."""
-    number = claimable(connection, ending=ending)
+    number = claimable(connection, ending=ending, seconds=seconds)
     if number is None:
         return None
     row = connection.execute(

@@ -167,9 +167,12 @@ class Runner:
         return await self._lease(ending=False)
 
     async def _lease(self, *, ending: bool) -> batches.BatchJob | None:
-        if await self._database.read(lambda c: batches.claimable(c, ending=ending)) is None:
-            return None
         lease = self._config.lease_seconds
+        found = await self._database.read(
+            lambda c: batches.claimable(c, ending=ending, seconds=lease)
+        )
+        if found is None:
+            return None
         return await self._database.write(lambda c: batches.claim(c, ending=ending, seconds=lease))
 
     def _start(self, job: batches.BatchJob, calls: LineCalls) -> None:

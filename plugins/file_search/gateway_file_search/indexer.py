@@ -81,6 +81,8 @@ class Indexer:
         self._config = config
         self._embedding = embedding
         self._lease_seconds = max(config.reading_time, _EMBEDDING_SECONDS) + _LEASE_MARGIN
+        self._set_back = 2 * max(_LATER_SECONDS, self._lease_seconds)
+        """A lease that ends later than so many seconds from now was made before the clock was set back."""
         self._woken = asyncio.Event()
         self._reader = new_reader(config)
         self._mine: dict[int, IndexJob] = {}
@@ -184,8 +186,8 @@ class Indexer:
         if row is None and space is not None and vectors.is_current(connection, space):
             row = connection.execute(
                 "UPDATE store_files SET lease = ? WHERE seq = (SELECT seq FROM store_files "
-                f"WHERE {_OUTDATED} AND lease < ? LIMIT 1) RETURNING *",
-                (now + self._lease_seconds, space, space, now),
+                f"WHERE {_OUTDATED} AND (lease < ? OR lease > ?) LIMIT 1) RETURNING *",
+                (now + self._lease_seconds, space, space, now, now + self._set_back),
             ).fetchone()
         if row is None:
             return None
@@ -210,7 +212,8 @@ class Indexer:
 
     def _next(self, connection: sqlite3.Connection, now: float) -> int | None:
         """The next file to read. Owners take turns, so that one who adds thousands of files delays nobody else."""
-        waiting = connection.execute(_WAITING, (now, now)).fetchall()
+        set_back = now + self._set_back
+        waiting = connection.execute(_WAITING, (now, set_back, now, set_back)).fetchall()
         if not waiting:
             return None
         chosen = min(
@@ -352,10 +355,10 @@ _OUTDATED: Final = "status = 'completed' AND (space IS NULL OR space < ? OR spac
 _WAITING: Final = """
 SELECT owner, first, (
     SELECT count(*) FROM store_files JOIN stores ON stores.seq = store
-    WHERE status = 'in_progress' AND lease >= ? AND stores.owner = waiting.owner) AS active
+    WHERE status = 'in_progress' AND lease BETWEEN ? AND ? AND stores.owner = waiting.owner) AS active
 FROM (
     SELECT min(store_files.seq) AS first, owner FROM store_files JOIN stores ON stores.seq = store
-    WHERE status = 'in_progress' AND lease < ? GROUP BY owner) AS waiting"""
+    WHERE status = 'in_progress' AND (lease < ? OR lease > ?) GROUP BY owner) AS waiting"""
 """The first waiting file of each owner, and the number of the owner's files that are being read."""
 
 

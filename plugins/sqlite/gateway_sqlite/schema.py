@@ -40,7 +40,8 @@ def prepare(path: Path, config: SqliteConfig, versions: Sequence[Sequence[str]] 
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # Responses are private: the file, and with it SQLite's other files, are for this user alone.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        with Path(f"{path}.lock").open("w") as opening:
+        # Not to be truncated: in a folder that others may write to, it may be a link to a file of this user.
+        with Path(f"{path}.lock").open("ab") as opening:
             # SQLite does not wait if two processes set the journal mode at the same time.
             fcntl.flock(opening, fcntl.LOCK_EX)
             with closing(

@@ -61,10 +61,16 @@ class SqliteWriter:
     """Runs operations in the order of the calls. Each is acknowledged once it is committed."""
 
     def __init__(
-        self, open_connection: Callable[[], sqlite3.Connection], *, timeout: float
+        self,
+        open_connection: Callable[[], sqlite3.Connection],
+        check: Callable[[], None],
+        *,
+        timeout: float,
     ) -> None:
-        """`open_connection` is called in the thread, again after each failure of the disk."""
+        """`open_connection` is called in the thread, again after each failure of the disk. `check` is called before each
+        transaction; it raises `sqlite3.Error` if nothing may be written."""
         self._open = open_connection
+        self._check = check
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -117,6 +123,7 @@ class SqliteWriter:
 
     def _run(self, batch: list[_Job]) -> None:
         try:
+            self._check()
             if self._connection is None:
                 self._connection = self._open()
             connection = self._connection

@@ -96,3 +96,23 @@ def test_a_long_text_of_marks_is_read_in_one_go(reader: Page, unit: str) -> None
     """The time is that of CDP's own limit; text whose reading took quadratic time would not come back within it."""
     for text in (unit * (300_000 // len(unit)), (unit * 40 + "\n") * (300_000 // len(unit) // 40)):
         assert reader.run(f"read({json.dumps(text)}).textContent.length") >= 0
+
+
+@pytest.mark.parametrize(
+    "line", ["#{0}{0}{0}a\u2028b", "-{0}{0}{0}a\u2028b", "1.{0}{0}{0}a\u2028b", "a|b\n{0}-{0}x"]
+)
+def test_white_space_is_read_in_one_go(reader: Page, line: str) -> None:
+    """Each of these lines once took seconds, because an expression tried every division of the white space."""
+    text = "\n".join([line.replace("{0}", " " * 990)] * 300)
+    assert reader.run(f"read({json.dumps(text)}).textContent.length") >= 0
+    text = line.replace("{0}", " " * 15_000)
+    assert reader.run(f"read({json.dumps(text)}).textContent.length") >= 0
+
+
+def test_a_table_is_a_table_however_its_line_is_written(reader: Page) -> None:
+    for line in ("-|-", "|-|-|", " | :-: | --: | ", "|---", "---|", ":-", "|:-:|"):
+        text = json.dumps(f"a|b\n{line}\nc|d")
+        assert reader.run(f"read({text}).querySelectorAll('td').length") == 2, line
+    for line in ("-||-", "a|-", "||", "- -", ":", "|-|:|"):
+        text = json.dumps(f"a|b\n{line}\nc|d")
+        assert reader.run(f"read({text}).querySelectorAll('td').length") == 0, line

@@ -87,15 +87,16 @@ async def found(library: VectorStoreLibrary, store_id: str, query: str) -> list[
     return [hit.text for hit in hits]
 
 
-async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [-1.0, 12 * 3600.0], ids=["expired", "the clock was set back"])
+async def test_what_a_process_left_is_read_by_the_next(tmp_path: Path, ends: float) -> None:
     config = FileSearchConfig(reading_time=5.0)
     database = VectorStoreDatabase(tmp_path)
     async with open_files(FilesConfig(path=str(tmp_path))) as files:
         store_id, _ = await filled(database, files, config, b"one", b"two")
-    # One of the files was claimed by a process that has died, whose claim has just run out.
+    # One of the files was claimed by a process that has died.
     await database.write(
         lambda c: c.execute(
-            "UPDATE store_files SET lease = ?, attempts = 1 WHERE seq = 1", (time.time() - 1,)
+            "UPDATE store_files SET lease = ?, attempts = 1 WHERE seq = 1", (time.time() + ends,)
         )
     )
     database.close()

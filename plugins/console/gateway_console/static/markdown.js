@@ -7,10 +7,10 @@ import { copyButton, h, link, safeUrl } from "./dom.js";
 const LONGEST = 50000; // characters of one block whose marks are read; a longer one is shown as it is
 const DEPTH = 5;
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,30})/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+([^]*)$/;
 const RULE = /^ {0,3}([-*_])\s*(?:\1\s*){2,}$/;
-const ITEM = /^(\s{0,12})(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/;
-const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
+const ITEM = /^(\s{0,12})(?:([-*+])|(\d{1,9})[.)])\s+([^]*)$/;
+const TABLE_LINE = /^\|?(?:\s*:?-+:?\s*\|)*(?:\s*:?-+:?)?$/; // of a line without white space around it
 
 /** The nodes of a whole text. */
 export function markdown(text) {
@@ -126,7 +126,7 @@ function blocks(lines, depth) {
       const taken = list(lines, at, depth);
       nodes.push(taken.node);
       at = taken.end - 1;
-    } else if (line.includes("|") && at + 1 < lines.length && lines[at + 1].length < 2000 && lines[at + 1].includes("-") && TABLE_LINE.test(lines[at + 1])) {
+    } else if (line.includes("|") && at + 1 < lines.length && lines[at + 1].length < 2000 && lines[at + 1].includes("-") && TABLE_LINE.test(lines[at + 1].trim())) {
       flush();
       const rows = [cells(line)];
       for (at += 2; at < lines.length && lines[at].includes("|"); at += 1) rows.push(cells(lines[at]));
