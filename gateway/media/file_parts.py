@@ -91,7 +91,7 @@ def file_parts(items: Sequence[Item]) -> Iterator[DocumentPart]:
             continue  # as most are
         field, content = content_of(item)
         for at, part in enumerate(content):
-            if isinstance(part, InputFile):
+            if type(part) is InputFile:  # of as many as 20,000
                 yield DocumentPart(source=file_source(part), param=("input", index, field, at))
 
 

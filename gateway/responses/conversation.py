@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -20,10 +21,12 @@ from gateway.runtime.services import Services
 from gateway.tools.client_functions import BRINGS_TOOLS, ClientFunction, client_tools_of
 from gateway.tools.credentials import items_without_credentials
 from gateway.wire.items import Item, ItemReference, Message, Reasoning
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import beside, pass_over
 from gateway.wire.request import ResponseRequest
 
 _PLAIN: Final = frozenset({Message})
+_ITEM: Final = 32
+"""Bytes of a request that take about as long as an item of its history."""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -53,8 +56,11 @@ async def conversation_of(
     model: ServedModel,
     owner: str | None,
     known: Sequence[Item] | None,
+    *,
+    size: int,
 ) -> Conversation:
-    """The conversation of a request to `model`, checked. `known` is its history, if that is not in the store.
+    """The conversation of a request to `model`, checked. `known` is its history, if that is not in the store. `size` is that of
+    the request body in bytes.
 
     Raises a `GatewayError` that names the invalid parameter.
     """
@@ -64,7 +70,8 @@ async def conversation_of(
         own = items_without_credentials(own)
     has_credentials = own is not sent and own != sent
     if Reasoning in kinds:
-        own = open_items(own, services.sealer, owner, model=model.name)
+        sealed, sealer = own, services.sealer
+        own = await beside(size, lambda: open_items(sealed, sealer, owner, model=model.name))
     history = known or ()
     continues = request.previous_response_id is not None or request.conversation is not None
     if known is None and continues:
@@ -78,12 +85,13 @@ async def conversation_of(
         kinds = kinds.union(map(type, whole))
     if kinds <= _PLAIN:  # as in most conversations
         return Conversation(history=history, own=own, items=whole, kinds=kinds, read=whole)
-    if services.strict:
-        check_pairs(own, whole)
-    check_outputs(own, history)
+    size += _ITEM * len(history)
+    await beside(size, partial(_check, own, history, whole, strict=services.strict))
     with request_params(len(history), own, request.conversation_id):
         tools = [] if kinds.isdisjoint(BRINGS_TOOLS) else client_tools_of(whole)
-        read, results = await read_by_model(whole, kinds, services, model, owner, own=len(history))
+        read, results = await read_by_model(
+            whole, kinds, services, model, owner, own=len(history), size=size
+        )
     return Conversation(
         history=history,
         own=own,
@@ -94,3 +102,11 @@ async def conversation_of(
         tools=tools,
         has_credentials=has_credentials,
     )
+
+
+def _check(
+    own: Sequence[Item], history: Sequence[Item], whole: Sequence[Item], *, strict: bool
+) -> None:
+    if strict:
+        check_pairs(own, whole)
+    check_outputs(own, history)

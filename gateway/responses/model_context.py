@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from gateway.protocols import CallRecord
-from gateway.runtime.sealing import open_compactions, open_encrypted
+from gateway.runtime.sealing import Sealer, open_compactions, open_encrypted
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire import items
 from gateway.wire.content import ReasoningText
+from gateway.wire.large_bodies import beside
 
 _RESULT_APART = (
     items.WebSearchCall, items.CodeInterpreterCall, items.FileSearchCall, items.McpCall,
@@ -27,24 +29,45 @@ async def read_by_model(
     owner: str | None,
     *,
     own: int,
+    size: int,
 ) -> tuple[Sequence[items.Item], Mapping[str, CallRecord]]:
     """What `model` reads of `context`, whose items have the types `kinds`: each compaction is replaced by its summary, and
     reasoning without its text by its summary too. And by item id: the results that the model read in calls whose items do
     not show them, and the reasoning that the engine encrypted.
 
-    `own` is the index of the request's first own item; see `open_compactions`. Raises `InvalidRequest` that names an item by
-    its index in `context`.
+    `own` is the index of the request's first own item; see `open_compactions`. `size` is about that of the request and its
+    history in bytes. Raises `InvalidRequest` that names an item by its index in `context`.
     """
+    read, wanted, carried = await beside(
+        size, partial(_read, context, kinds, services.sealer, model, owner, own=own)
+    )
+    if not wanted or services.store is None:
+        found: Mapping[str, CallRecord] = {}
+    else:
+        found = await services.store.find_results(wanted, owner=owner)
+    return read, {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}  # fmt: skip
+
+
+def _read(
+    context: Sequence[items.Item],
+    kinds: Collection[type[items.Item]],
+    sealer: Sealer,
+    model: ServedModel,
+    owner: str | None,
+    *,
+    own: int,
+) -> tuple[Sequence[items.Item], Collection[str], Mapping[str, str]]:
+    """What the model reads, the ids of items whose results are wanted, and what engines encrypted."""
     read: Sequence[items.Item] = context
     reasons, encrypts = (
         items.Reasoning in kinds,
         "encrypted_reasoning" in model.engine.capabilities,
     )
     if items.Compaction in kinds:
-        read = open_compactions(read, services.sealer, owner, model=model.name, own=own)
+        read = open_compactions(read, sealer, owner, model=model.name, own=own)
     carried: Mapping[str, str] = {}
     if reasons and encrypts:
-        carried = open_encrypted(context, services.sealer, owner, model=model.name)
+        carried = open_encrypted(context, sealer, owner, model=model.name)
     if reasons:
         read = [
             msgspec.structs.replace(item, content=[ReasoningText(text=summary)])
@@ -56,8 +79,4 @@ async def read_by_model(
         ]
     apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
     wanted = {item.id for item in context if isinstance(item, apart)}
-    if not wanted or services.store is None:
-        found: Mapping[str, CallRecord] = {}
-    else:
-        found = await services.store.find_results(wanted, owner=owner)
-    return read, {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}  # fmt: skip
+    return read, wanted, carried

@@ -112,7 +112,7 @@ async def make_plan(
     if request.prompt is not None:
         request, prompt = await with_prompt(request, services, owner)
     preamble = () if prompt is None else prompt.messages
-    conversation = await conversation_of(request, services, model, owner, known)
+    conversation = await conversation_of(request, services, model, owner, known, size=size)
     history, own, kinds = conversation.history, conversation.own, conversation.kinds
     if items.ConfigurationUpdate in kinds:
         request = with_updates(request, conversation.items)

@@ -51,7 +51,7 @@ from gateway.wire.items import (
     UrlSource,
     WebSearchAction,
 )
-from gateway.wire.large_bodies import decode_body
+from gateway.wire.large_bodies import beside, decode_body
 from gateway.wire.listing import (
     Deleted,
     Listing,
@@ -133,6 +133,7 @@ __all__ = [
     "WebSearchFilters",
     "WebSearchTool",
     "Wire",
+    "beside",
     "check_length",
     "content",
     "convert",

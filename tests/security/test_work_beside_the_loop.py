@@ -24,6 +24,14 @@ MOST = 10_000
 SCHEMA = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
 TOOLS = [{"type": "function", "name": f"f{n}", "parameters": SCHEMA} for n in range(60)]
 MESSAGES = [{"role": ("user", "assistant")[n % 2], "content": f"a{n}"} for n in range(MANY)]
+CALLS = [
+    each
+    for n in range(MANY)
+    for each in (
+        {"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": f"c{n}", "output": "a"},
+    )
+]
 CHAT_CALLS = [
     each
     for n in range(MANY)
@@ -32,6 +40,15 @@ CHAT_CALLS = [
         {"role": "tool", "tool_call_id": f"c{n}", "content": "a"},
     )
 ]  # fmt: skip
+BLOCKS = [
+    each
+    for n in range(MANY)
+    for each in (
+        {"role": "assistant", "content": [{"type": "tool_use", "id": f"c{n}", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "a"}]},
+    )
+]  # fmt: skip
+PARTS = [{"role": "user", "content": [{"type": "input_text", "text": "a"}] * 16_000}]
 RESPONSE = {"max_output_tokens": 1, "store": False}
 STORED = {"max_output_tokens": 1}
 CHAT = {"max_tokens": 1}
@@ -43,12 +60,17 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "messages, in the background": ("/v1/responses", {**STORED, "background": True, "input": MESSAGES}),
     "items of a conversation": ("/v1/conversations", {"items": [{"role": "user", "content": [{"type": "input_text", "text": "a"}] * 900} for _ in range(20)]}),
     "chat, stored": ("/v1/chat/completions", {**CHAT, "store": True, "messages": MESSAGES}),
+    "parts": ("/v1/responses", {**RESPONSE, "input": PARTS}),
+    "parts, stored": ("/v1/responses", {**STORED, "input": PARTS}),
+    "calls": ("/v1/responses", {**RESPONSE, "input": CALLS}),
     "tools": ("/v1/responses", {**RESPONSE, "input": "a", "tools": TOOLS}),
     "tools, stored": ("/v1/responses", {**STORED, "input": "a", "tools": TOOLS}),
     "tokens of messages": ("/v1/responses/input_tokens", {"input": MESSAGES}),
     "chat": ("/v1/chat/completions", {**CHAT, "messages": MESSAGES}),
     "calls of chat": ("/v1/chat/completions", {**CHAT, "messages": CHAT_CALLS}),
     "tools of chat": ("/v1/chat/completions", {**CHAT, "messages": A, "tools": [{"type": "function", "function": {k: v for k, v in each.items() if k != "type"}} for each in TOOLS]}),
+    "Messages API": ("/v1/messages", {**CHAT, "messages": MESSAGES}),
+    "calls of the Messages API": ("/v1/messages", {**CHAT, "messages": BLOCKS}),
     "tools of the Messages API": ("/v1/messages", {**CHAT, "messages": A, "tools": [{"name": each["name"], "input_schema": SCHEMA} for each in TOOLS]}),
     "a schema of a completion": ("/v1/completions", {**CHAT, "prompt": "a", "guided_json": {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(4_900)}}}),
 }  # fmt: skip
