@@ -12,7 +12,7 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
-from litestar.types import ASGIApp, Message, Scope
+from litestar.types import ASGIApp, Scope
 
 from gateway.config import Config
 from gateway.errors import (
@@ -27,6 +27,7 @@ from gateway.plugins import PluginSet
 from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
 from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
+from gateway.routes.answer_head import AnswerHead
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
 from gateway.routes.api_description import openapi
 from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, apis_in, keep_apis
@@ -152,20 +153,9 @@ class GatewayApp(Litestar):
         if services is not None and services.content_policy is not None:
             stats.content = services.content_policy.content()
 
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                taken = b"%d" % (stats.seconds * 1000)
-                message["headers"] = [
-                    *message["headers"], *added, *caller.limit_headers, (b"openai-processing-ms", taken)
-                ]  # fmt: skip
-                stats.route = str(scope.get("path_template") or "unmatched")
-                stats.status = message["status"]
-                if services is not None:
-                    services.metrics.request_answered(stats.route, stats.status)
-            await send(message)
-
+        head = AnswerHead(scope, send, stats, caller, services, added)
         try:
-            await self._answer(scope, receive, send_with_id, added, stats, caller)
+            await self._answer(scope, receive, head.send, added, stats, caller)
         finally:
             # The server's `send` refers to the scope: they would be left to the garbage collector.
             scope.pop(DIRECT_SEND, None)

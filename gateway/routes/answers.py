@@ -15,8 +15,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
 from gateway.request_stats import current_request
+from gateway.routes.answer_head import AnswerHead
 from gateway.uvicorn_internals.disconnect import on_disconnect
-from gateway.uvicorn_internals.fast_path import SingleWrite
+from gateway.uvicorn_internals.fast_path import SingleWrite, unbegun_cycle, write_answer
 from gateway.wire.common import encode
 from gateway.wire.response import error_body
 
@@ -53,6 +54,12 @@ class JsonAnswer:
         ]
         if self._model is not None:
             headers.append(answered_by(self._model))
+        head = getattr(send, "__self__", None)
+        if isinstance(head, AnswerHead):
+            cycle = unbegun_cycle(head.server_send)
+            if cycle is not None:
+                write_answer(cycle, self._status, head.begin(self._status, headers), self.body)
+                return
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
         send_directly = direct(scope, send)
         with SingleWrite(send_directly):

@@ -8,17 +8,25 @@ of an answer leaves together with its first part. In all other cases the caller 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 try:
+    from uvicorn.protocols.http.httptools_impl import STATUS_LINE
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle as RequestResponseCycle
 except ImportError:  # reported by the self-check
+    STATUS_LINE = {}
 
     class RequestResponseCycle:  # type: ignore[no-redef]
         """No answer is one of these."""
+
+
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Control characters that no line of a head may have; carriage returns and line feeds are counted."""
 
 
 class ChunkWriter(Protocol):
@@ -77,6 +85,46 @@ class _HeldWrites(asyncio.Transport):
         if self._parts:
             self.transport.write(b"".join(self._parts))
             self._parts.clear()
+
+
+def unbegun_cycle(send: Send) -> RequestResponseCycle | None:
+    """Return what `write_answer` takes, if it can write a whole answer now in place of `send`; otherwise None: the caller must then
+    send the answer by ASGI."""
+    cycle = getattr(send, "__self__", None)
+    if (
+        not isinstance(cycle, RequestResponseCycle)
+        or cycle.response_started
+        or cycle.disconnected
+        or cycle.chunked_encoding is not None
+        or cycle.flow.write_paused
+        or not cycle.keep_alive
+        or cycle.access_log
+        or cycle.scope["method"] == "HEAD"
+    ):
+        return None
+    return cycle
+
+
+def write_answer(
+    cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+) -> None:
+    """Write a whole answer at once, as uvicorn does.
+
+    The names of `headers` are in lower case. The length of `body` is among them, and nothing else that is about the connection. Raises
+    `RuntimeError` for a value that a header cannot have.
+    """
+    cycle.response_started = True
+    cycle.waiting_for_100_continue = False
+    lines = [*map(b": ".join, (*cycle.default_headers, *headers)), b"\r\n"]
+    head = b"\r\n".join(lines)
+    ends = len(lines)
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or _CONTROL.search(head):
+        raise RuntimeError("Invalid HTTP header value.")
+    cycle.chunked_encoding = False
+    cycle.transport.write(b"".join((STATUS_LINE[status], head, body)))
+    cycle.response_complete = True
+    cycle.message_event.set()
+    cycle.on_response()
 
 
 def arrived_body(receive: Receive) -> bytes | None:

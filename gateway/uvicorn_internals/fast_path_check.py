@@ -16,7 +16,16 @@ from gateway.uvicorn_internals.canned import (
     require,
 )
 from gateway.uvicorn_internals.connections import ServingConfig
-from gateway.uvicorn_internals.fast_path import SingleWrite, chunk_writer, unchunked
+from gateway.uvicorn_internals.fast_path import (
+    SingleWrite,
+    chunk_writer,
+    unbegun_cycle,
+    unchunked,
+    write_answer,
+)
+
+_WHOLE = b'{"checked": true}'
+_WHOLE_HEADERS = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_WHOLE))]
 
 
 async def fast_path_problem(settings: ServingConfig) -> str | None:
@@ -28,6 +37,12 @@ async def fast_path_problem(settings: ServingConfig) -> str | None:
         require(
             fast.connection.writes == [head + first, *rest],
             "a stream's bytes differ from those of plain ASGI",
+        )
+        by_asgi = await exchange_of(settings, _answer_by_asgi)
+        at_once = await exchange_of(settings, _answer_at_once)
+        require(
+            at_once.connection.writes == [by_asgi.connection.written],
+            "a whole answer's bytes differ from those of plain ASGI",
         )
         await exchange_of(settings, _stream_of_lost_client)
         old = await exchange_of(
@@ -56,6 +71,22 @@ async def _fast_stream(scope: Scope, receive: Receive, send: Send, exchange: Exc
     for part in middle:
         require(write(part), "a chunk cannot be written")
     await send(body_part(last, more=False))
+
+
+async def _answer_by_asgi(scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": _WHOLE_HEADERS})
+    await send(body_part(_WHOLE, more=False))
+
+
+async def _answer_at_once(scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+    exchange.protocol.pause_writing()
+    require(unbegun_cycle(send) is None, "an answer is written although the client does not read")
+    exchange.protocol.resume_writing()
+    cycle = unbegun_cycle(send)
+    require(cycle is not None, "a whole answer cannot be written")
+    assert cycle is not None
+    write_answer(cycle, 200, _WHOLE_HEADERS, _WHOLE)
+    require(unbegun_cycle(send) is None, "an answer could be written twice")
 
 
 async def _stream_of_lost_client(

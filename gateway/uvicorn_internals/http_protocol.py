@@ -52,6 +52,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
+        self.access_log = self.config.access_log  # whoever has put a handler on uvicorn's logger
         self._limits = self.config.limits
         self._send_watch = SendMonitor()
         self._head = 0

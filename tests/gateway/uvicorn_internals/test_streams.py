@@ -127,3 +127,30 @@ def test_the_fast_path_is_used_where_it_can_be(
     monkeypatch.setattr(RequestResponseCycle, "send", counted)
     assert answer(fast, "response")[2].count(b"event: response.output_text.delta") > 10
     assert len(sent) == 3  # the head, the first part and the end
+
+
+def test_a_plain_answer_passes_uvicorns_send_by(
+    fast: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    send = RequestResponseCycle.send
+
+    async def counted(self: Any, message: Any) -> None:
+        if self.scope["path"] == "/v1/responses":
+            sent.append(message)
+        await send(self, message)
+
+    monkeypatch.setattr(RequestResponseCycle, "send", counted)
+    with httpx.Client(timeout=30) as client:
+        for _ in range(2):  # by the same connection
+            body = {"model": "m", "input": "a"}
+            got = client.post(f"{fast.base_url}/responses", json=body)
+            assert got.status_code == 200
+            assert got.headers["x-request-id"]
+            assert got.headers["x-litegate-model"] == "m"
+            assert got.headers["openai-processing-ms"].isdigit()
+            assert int(got.headers["content-length"]) == len(got.content)
+        assert sent == []
+        got = client.post(f"{fast.base_url}/responses", json=body, headers={"connection": "close"})
+        assert got.headers["connection"] == "close"
+        assert len(sent) == 2  # as a connection that ends is uvicorn's to close
