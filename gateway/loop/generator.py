@@ -350,7 +350,7 @@ class Generator:
             stops = OutputFilters(filters, in_text)
         batch: _Batch | None = None
         if together and not (one_call or watch or stops or self._settings.thinking_budget):
-            batch = _Batch(read, count)
+            batch = _Batch(read, count, joins=self.model.joins_outputs)
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
         live = LiveGeneration(clock(), first, lambda: count.output or generated)
@@ -512,22 +512,41 @@ class _FirstOutput:
 class _Batch:
     """Outputs of an engine that are parsed together."""
 
-    __slots__ = ("_count", "_read", "outputs")
+    __slots__ = ("_count", "_joins", "_read", "outputs")
 
-    def __init__(self, read: Callable[[EngineOutput], Sequence[Delta]], count: PromptCount) -> None:
+    def __init__(
+        self,
+        read: Callable[[EngineOutput], Sequence[Delta]],
+        count: PromptCount,
+        *,
+        joins: bool,
+    ) -> None:
+        """`joins`: see `JoiningFormat`."""
         self.outputs: list[EngineOutput] = []
         """Those that are not parsed yet."""
         self._read = read
         self._count = count
+        self._joins = joins
 
     def parsed(self) -> Sequence[Delta]:
         """Parse them, and forget them."""
         outputs, self.outputs = self.outputs, []
+        joins = self._joins
         deltas: list[Delta] = []
+        texts: list[str] = []
+        token_ids: list[int] = []
         for output in outputs:
             if output.prompt_tokens is not None or output.cached_tokens is not None:
                 self._count.note(output)
-            deltas += self._read(output) if output.deltas is None else output.deltas
+            if output.deltas is not None:
+                deltas += output.deltas
+            elif joins:
+                texts.append(output.text)
+                token_ids += output.token_ids
+            else:
+                deltas += self._read(output)
+        if texts:
+            deltas += self._read(EngineOutput(text="".join(texts), token_ids=token_ids))
         return joined(deltas)
 
 

@@ -118,6 +118,17 @@ class CitingFormat(Protocol):
 
 
 @runtime_checkable
+class JoiningFormat(Protocol):
+    """An `OutputFormat` that knows whether outputs may be joined. Those of others are not."""
+
+    @property
+    def joins_outputs(self) -> bool:
+        """Whether a parser may be fed several outputs as one, of their texts and tokens: it counts no reasoning, for which the
+        tokens of each output matter."""
+        ...
+
+
+@runtime_checkable
 class FormatAwareEngine(Protocol):
     """An engine that writes raw output itself, without a model, and so must know the format (the scripted engine)."""
 

@@ -60,6 +60,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     """The engine, if it may refuse requests only when it generates."""
     cites: bool = False
     """Whether the output format may give citations; see `gateway.protocols.CitingFormat`."""
+    joins_outputs: bool = False
+    """Whether the outputs of an answer may be parsed as one; see `gateway.protocols.JoiningFormat`."""
     why: str = ""
     """Why this engine, renderer and format were chosen. For display."""
     sampling: Sampling = Sampling()

@@ -18,7 +18,12 @@ from gateway.engine_process.starting import EngineSpec, EngineStarter
 from gateway.errors import ConfigurationError
 from gateway.loop.adapters import with_adapters
 from gateway.metrics import Metrics
-from gateway.protocols import CitingFormat, FormatAwareEngine, LateRefusingEngine
+from gateway.protocols import (
+    CitingFormat,
+    FormatAwareEngine,
+    JoiningFormat,
+    LateRefusingEngine,
+)
 from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.model_slots import ModelSlots
@@ -144,6 +149,9 @@ def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> Serv
         late=opened.engine if isinstance(opened.engine, LateRefusingEngine) else None,
         media_kinds=kinds,
         cites=isinstance(opened.output_format, CitingFormat) and opened.output_format.cites,
+        joins_outputs=(
+            isinstance(opened.output_format, JoiningFormat) and opened.output_format.joins_outputs
+        ),
         schema_limits=schemas,
     )
 

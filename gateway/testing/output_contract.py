@@ -18,6 +18,7 @@ from gateway.protocols import (
     CallPiece,
     EngineOutput,
     FinishReason,
+    JoiningFormat,
     OutputFormat,
     ParserContext,
     Piece,
@@ -337,6 +338,23 @@ class OutputParserContract:
             assert _reasoning_tokens(output_format, context, several) == one_by_one
 
         grouped()
+
+    def test_only_outputs_without_reasoning_are_joined(self, output_format: OutputFormat) -> None:
+        """A format whose `joins_outputs` is true counts no reasoning, whatever a model writes."""
+        if not isinstance(output_format, JoiningFormat) or not output_format.joins_outputs:
+            pytest.skip("outputs of the format are not joined")
+        assert not self.reasons
+
+        @self._settings()
+        @given(self.soup(output_format), st.sampled_from(self.tails))
+        def counted(written: str, tail: Tail) -> None:
+            parser = output_format.parser(self.context(tail))
+            for number, letter in enumerate(written):
+                parser.feed(EngineOutput(text=letter, token_ids=(number,)))
+            parser.finish("stop")
+            assert parser.reasoning_tokens == 0
+
+        counted()
 
     def test_the_cost_is_linear(self, output_format: OutputFormat) -> None:
         """Parsing 100,000 characters, one at a time, takes less than 24 times as long as an eighth of them; a quadratic

@@ -60,6 +60,10 @@ class MarkupFormat:
     def cites(self) -> bool:
         return self.spec.cites
 
+    @property
+    def joins_outputs(self) -> bool:
+        return self.spec.reasoning is None
+
     def parser(self, context: ParserContext) -> OutputParser:
         machine = Machine(self.spec, self._sets, context)
         return NewlineParser(machine) if self.spec.plain_newlines else machine
