@@ -44,7 +44,7 @@ async def resolve_references(
             resolved.append(known[item.id])
         else:
             raise NotFound(
-                f"Item with id '{item.id}' not found. Send the item itself; items are known only of responses that are "
+                f"Item with id '{item.id[:100]}' not found. Send the item itself; items are known only of responses that are "
                 "stored.",
                 param=("input", index, "id"),
                 code="item_not_found",
@@ -76,7 +76,7 @@ async def history_of(
     if history is None:
         # OpenAI answers 400 here, unlike where a path names a response that does not exist.
         raise InvalidRequest(
-            f"Previous response with id '{previous}' not found.",
+            f"Previous response with id '{previous[:100]}' not found.",
             param="previous_response_id",
             code="previous_response_not_found",
         )
@@ -90,7 +90,7 @@ async def _conversation_history(
     page = await store.list_items(conversation_id, owner=owner)
     if page is None:
         raise NotFound(
-            f"Conversation with id '{conversation_id}' not found.",
+            f"Conversation with id '{conversation_id[:100]}' not found.",
             param="conversation",
             code="conversation_not_found",
         )

@@ -20,10 +20,17 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
         made |= _made_by(item)
         if (call := _answers(item)) is not None and call not in made:
             raise InvalidRequest(
-                f"No tool call found for the output with call_id '{call}'. Send the call before its output, or name the "
+                f"No tool call found for the output with call_id '{call[:100]}'. Send the call before its output, or name the "
                 "response that made it as previous_response_id.",
-                param=("input", index, "call_id"),
+                param=("input", index, _names_its_call(item)),
             )
+
+
+def _names_its_call(item: items.Item) -> str:
+    """The field of an output that names its call."""
+    if isinstance(item, items.LocalShellCallOutput) and not item.call_id:
+        return "id"
+    return "call_id"
 
 
 def check_pairs(own: Sequence[items.Item], whole: Sequence[items.Item]) -> None:

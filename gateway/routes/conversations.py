@@ -190,9 +190,9 @@ async def _conversation(request: HttpRequest, conversation_id: str) -> Conversat
 
 def _unknown(conversation_id: str) -> NotFound:
     return NotFound(
-        f"Conversation with id '{conversation_id}' not found.", code="conversation_not_found"
+        f"Conversation with id '{conversation_id[:100]}' not found.", code="conversation_not_found"
     )
 
 
 def _unknown_item(item_id: str) -> NotFound:
-    return NotFound(f"Item with id '{item_id}' not found.", code="item_not_found")
+    return NotFound(f"Item with id '{item_id[:100]}' not found.", code="item_not_found")

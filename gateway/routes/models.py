@@ -93,7 +93,7 @@ def _slot_to_change(request: HttpRequest, name: str) -> ModelSlot:
     slot = slots.slots.get(slots.aliases.get(name, name))
     if slot is None:
         raise ModelNotFound(
-            f"The model '{name}' does not exist here. Models: {', '.join(slots.slots)}.",
+            f"The model '{name[:100]}' does not exist here. Models: {', '.join(slots.slots)}.",
             param="model",
         )
     return slot

@@ -226,4 +226,4 @@ async def _record(request: HttpRequest, response_id: str) -> StoredResponse:
 
 
 def _unknown(response_id: str) -> NotFound:
-    return NotFound(f"Response with id '{response_id}' not found.", code="response_not_found")
+    return NotFound(f"Response with id '{response_id[:100]}' not found.", code="response_not_found")

@@ -183,7 +183,7 @@ class ModelLookup:
         if not self.may_use(name):
             names = ", ".join(self._names(None)) or "none"
             raise ModelNotFound(
-                f"The model '{name}' does not exist here, or this API key may not use it. Models: {names}.",
+                f"The model '{name[:100]}' does not exist here, or this API key may not use it. Models: {names}.",
                 param="model",
             )
         models = self.slots.models
@@ -193,7 +193,7 @@ class ModelLookup:
         slot, names = self.slots.find(name), ", ".join(self._names(None)) or "none"
         if slot is None:
             raise ModelNotFound(
-                f"The model '{name}' does not exist here. Models: {names}.", param="model"
+                f"The model '{name[:100]}' does not exist here. Models: {names}.", param="model"
             )
         if slot.state == "failed":
             # The reason may have paths and addresses, which are for the log.

@@ -49,7 +49,7 @@ def approved_calls(
         requests = asked.get(answer.approval_request_id)
         if requests is None:
             raise InvalidRequest(
-                f"No approval request has the id '{answer.approval_request_id}' in this conversation. Send the "
+                f"No approval request has the id '{answer.approval_request_id[:100]}' in this conversation. Send the "
                 "mcp_approval_request with it, or name the response that holds it as previous_response_id.",
                 param=param,
                 code="approval_request_not_found",

@@ -84,7 +84,8 @@ def _lookup(known: KnownTools, name: str, param: ParamPath) -> str:
     if len(shown) == 1:
         return shown[0]
     raise InvalidRequest(
-        f"tool_choice names '{name}', which is not among the tools of this request.", param=param
+        f"tool_choice names '{name[:100]}', which is not among the tools of this request.",
+        param=param,
     )
 
 
@@ -93,7 +94,9 @@ def _of_server(label: str, known: KnownTools, param: ParamPath) -> set[str]:
     names = {prompt_name for (server, _), prompt_name in known.listed.items() if server == label}
     if not names:
         raise InvalidRequest(
-            f"The server '{label}' has no tools in this request.", param=param, code="invalid_value"
+            f"The server '{label[:100]}' has no tools in this request.",
+            param=param,
+            code="invalid_value",
         )
     return names
 

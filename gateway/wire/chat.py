@@ -82,12 +82,12 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
     moderation: JsonObject | None = None
     parallel_tool_calls: bool | None = None
     prediction: Prediction | None = None
-    prompt_cache_key: str | None = None
+    prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
     prompt_cache_options: PromptCacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     reasoning: ChatReasoning | None = None
     reasoning_effort: ReasoningEffort | None = None
-    safety_identifier: str | None = None
+    safety_identifier: Annotated[str, Meta(max_length=64)] | None = None
     service_tier: ServiceTier | None = None
     store: bool | None = None
     tool_choice: ToolChoice | None = None

@@ -6,6 +6,7 @@ and send them back. In free-form JSON (schemas, arguments) nulls are kept.
 
 from __future__ import annotations
 
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
@@ -42,6 +43,7 @@ _FREE_FORM = frozenset(
         "structural_tag",
     }
 )
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 
 
 def decode_json(body: bytes) -> Any:
@@ -72,11 +74,21 @@ def decode_json(body: bytes) -> Any:
                 "The request body is UTF-16. Send JSON in UTF-8.", code="invalid_json"
             ) from None
         raise InvalidRequest(
-            f"We could not parse the JSON body of your request: {error}.", code="invalid_json"
+            f"We could not parse the JSON body of your request: {_problem(error, body)}.",
+            code="invalid_json",
         ) from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _too_deep(raw):
         raise _nested_too_deeply()
     return raw
+
+
+def _problem(error: msgspec.MsgspecError, body: bytes) -> str:
+    """What is wrong with `body`, with the cause of half a surrogate pair: clients in JavaScript cut texts within an emoji."""
+    text = str(error)
+    # Too near to the end for another escape, msgspec calls it truncated.
+    if "surrogate" in text or ("truncated" in text and _SURROGATE.search(body[-16:])):
+        return f"{text}. A text has half of a surrogate pair: it was cut within a character, such as an emoji"
+    return text
 
 
 def _decoded(body: bytes) -> Any:

@@ -49,6 +49,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "part with wrong text": (item(role="user", content=[{"type": "input_text", "text": 1}]), 400, "input[0].content[0].text", "invalid_type"),
     "call without call_id": (item(type="function_call", name="f", arguments="{}"), 400, "input[0].call_id", "missing_required_parameter"),
     "call with object arguments": (item(type="function_call", call_id="c", name="f", arguments={}), 400, "input[0].arguments", "invalid_type"),
+    "output of no local shell call": (item(type="local_shell_call_output", id="lsh_1", output="x"), 400, "input[0].id", None),
     "output without output": (item(type="function_call_output", call_id="c"), 400, "input[0].output", "missing_required_parameter"),
     "reference to nothing": (item(type="item_reference", id="msg_nothing"), 404, "input[0].id", "item_not_found"),
     "temperature too high": (with_(temperature=3), 400, "temperature", "decimal_above_max_value"),
@@ -136,6 +137,29 @@ def test_a_hostile_body_is_refused(http: httpx.Client, case: str) -> None:
     answer = http.post("/v1/responses", content=body, headers={"content-type": "application/json"})
     envelope(answer)
     assert answer.status_code == status
+
+
+LONG = "x" * 50_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": LONG},
+        {"previous_response_id": LONG},
+        {"conversation": LONG},
+        {"input": [{"type": "function_call_output", "call_id": LONG, "output": "x"}]},
+        {"input": [{"type": "item_reference", "id": LONG}]},
+        {"input": [{"type": "mcp_approval_response", "approval_request_id": LONG, "approve": True}]},
+        {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": LONG}},
+        {"tools": [FUNCTION], "tool_choice": {"type": "mcp", "server_label": LONG}},
+        {"tools": [{"type": LONG}]},
+    ],
+)  # fmt: skip
+def test_a_long_value_is_not_sent_back_whole(http: httpx.Client, changes: dict[str, Any]) -> None:
+    answer = http.post("/v1/responses", json=with_(**changes))
+    assert answer.status_code in (400, 404)
+    assert len(envelope(answer)["message"]) < 1000
 
 
 def test_too_many_items_are_refused(http: httpx.Client) -> None:

@@ -110,7 +110,7 @@ class ShellServer(ToolServer):
             )
         else:
             raise Unsupported(
-                f"Environments of type '{requested['type']}' are not available here. Supported: container_auto, "
+                f"Environments of type '{str(requested['type'])[:100]}' are not available here. Supported: container_auto, "
                 "container_reference, local.",
                 param=(*param, "type"),
             )

@@ -108,13 +108,13 @@ class McpServers(ToolServer):
             # Clients that require either server_url or connector_id use the latter for configured servers.
             if tool.connector_id not in self._configured:
                 raise Unsupported(
-                    f"This server has no connector '{tool.connector_id}'. Its connectors are the MCP servers of its "
+                    f"This server has no connector '{tool.connector_id[:100]}'. Its connectors are the MCP servers of its "
                     f"configuration: {', '.join(self._configured) or 'none'}.",
                     param="connector_id",
                 )
             if tool.connector_id != tool.server_label or tool.server_url is not UNSET:
                 raise InvalidRequest(
-                    f"The label of a connector must be its id. Send server_label '{tool.connector_id}' and "
+                    f"The label of a connector must be its id. Send server_label '{tool.connector_id[:100]}' and "
                     "no server_url.",
                     param="connector_id",
                 )
@@ -123,7 +123,7 @@ class McpServers(ToolServer):
         server = self._configured.get(tool.server_label)
         if server is None:
             raise InvalidRequest(
-                f"No MCP server is configured as '{tool.server_label}', and no server_url was given. Configured: "
+                f"No MCP server is configured as '{tool.server_label[:100]}', and no server_url was given. Configured: "
                 f"{', '.join(self._configured) or 'none'}.",
                 param="server_label",
                 code="unknown_mcp_server",

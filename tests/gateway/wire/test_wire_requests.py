@@ -678,3 +678,27 @@ NAMED = {"type": "function", "name": "f"}
 )
 def test_errors_have_openais_words(body: dict[str, Any], message: str) -> None:
     assert refusal_of({"model": "m", "input": "x", **body}).message == message
+
+
+@pytest.mark.parametrize(
+    "text", [r"\ud83d", r"\ud83dx", r"\ud83d and much more text", r"a \udc00 and much more text"]
+)
+def test_half_a_surrogate_pair_is_named(text: str) -> None:
+    error = refusal_of(f'{{"model": "m", "input": "{text}"}}'.encode())
+    assert error.code == "invalid_json"
+    assert "half of a surrogate pair" in error.message
+
+
+def test_what_is_truncated_has_no_half_of_a_pair() -> None:
+    for body in (b'{"model": "m", "inp', rb'{"input": "\ud83d\ude00 is whole", "model": "m'):
+        assert "surrogate" not in refusal_of(body).message
+
+
+@pytest.mark.parametrize("name", ["safety_identifier", "prompt_cache_key"])
+def test_identifiers_have_64_characters_at_most_in_both_apis(name: str) -> None:
+    chat = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+    assert getattr(decode_chat_request(encode({**chat, name: "x" * 64})), name) == "x" * 64
+    with pytest.raises(InvalidRequest) as caught:
+        decode_chat_request(encode({**chat, name: "x" * 65}))
+    assert (caught.value.param, caught.value.code) == (name, "string_above_max_length")
+    assert refusal_of({"model": "m", "input": "x", name: "x" * 65}).code == caught.value.code
