@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import ClassVar, Final, TypeAlias
 
 ParamPath: TypeAlias = tuple[str | int, ...]
-"""The place of a parameter in a request: names and indices, outermost first, as `("input", 3, "content", 0, "text")`.
+"""The place of a parameter in a request: names and indices, outermost first, such as `("input", 3, "content", 0, "text")`.
 Empty for the request as a whole."""
 
 

@@ -64,7 +64,7 @@ class Unpacker(Generic[T]):
             return None
         try:
             return self._decoder.decode(memoryview(packed)[1:])
-        # Of text that is no UTF-8, msgspec raises Python's error.
+        # Of text that is not UTF-8, msgspec raises Python's error.
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             logger.warning("%s cannot be read: %s", of, error)
             return None

@@ -230,11 +230,11 @@ class Registrar:
         for each in (name, *aliases):
             if not isinstance(each, str) or not _NAME.match(each):
                 raise ConfigurationError(
-                    f"{each!r} is no name for {article(self._kind)}: letters, digits, '_', '-' and '.' make one"
+                    f"{each!r} is not a valid name for {article(self._kind)}: letters, digits, '_', '-' and '.' make one"
                 )
             if self._kind == "resource" and not each.isidentifier():
                 raise ConfigurationError(
-                    f"{each!r} is no name for a resource, which is given as the argument of its name"
+                    f"{each!r} is not a valid name for a resource, which is given as the argument of its name"
                 )
             if (self._kind, each) in self._offers:
                 raise ConfigurationError(f"it registers {article(self._kind)} named {each!r} twice")

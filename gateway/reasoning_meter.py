@@ -24,8 +24,9 @@ class ReasoningMeter:
     """Assigns tokens to spans. Offsets are in characters of the whole output.
 
     A parser reports each change between reasoning and text with `begin_span`, and each output with `count` when it has looked
-    for markers in it; `total` is then independent of how tokens are grouped into outputs. Exact if each output has one token. For several tokens in one output, their starts are found by the tokens' bytes, or
-    proportionally if these do not match the text (half a character, a hidden token).
+    for markers in it; `total` is then independent of how tokens are grouped into outputs. Exact if each output has one token.
+    For several tokens in one output, their starts are found by the tokens' bytes, or proportionally if these do not match the
+    text (half a character, a hidden token).
     """
 
     __slots__ = ("_borders", "_pending", "_span", "_tokenizer", "settled", "total")

@@ -31,7 +31,7 @@ def embedder(probe: Probe) -> EmbeddingEngine:
     probe.needs("embeddings")
     engine = probe.engine
     if not isinstance(engine, EmbeddingEngine):
-        raise GuaranteeViolated("it claims embeddings, and is no EmbeddingEngine")
+        raise GuaranteeViolated("it claims embeddings, but is not an EmbeddingEngine")
     return engine
 
 
@@ -84,7 +84,9 @@ async def each_input_gets_its_vector(probe: Probe) -> None:
     vectors, reported = result.vectors, embedder(probe).embedding.dimensions
     require(len(vectors) == len(inputs), f"{len(vectors)} vectors for {len(inputs)} inputs")
     for vector in vectors:
-        require(isinstance(vector, array) and vector.typecode == "f", "a vector is no array of f")
+        require(
+            isinstance(vector, array) and vector.typecode == "f", "a vector is not an array of f"
+        )
         require(
             reported in (None, len(vector)),
             f"{len(vector)} numbers, where {reported} were reported",

@@ -96,7 +96,7 @@ async def images_are_counted(probe: Probe) -> None:
     """`count` returns the prompt tokens that the outputs report, and images add to it."""
     engine, request = probe.engine, _request(probe, _RED)
     assert isinstance(request.prompt, TokensPrompt)
-    require(isinstance(engine, CountingEngine), "it takes images, and is no CountingEngine")
+    require(isinstance(engine, CountingEngine), "it takes images, but is not a CountingEngine")
     assert isinstance(engine, CountingEngine)
     counted = await engine.count(request.prompt)
     done = await generate(engine, request)

@@ -111,7 +111,7 @@ async def the_text_is_what_the_tokens_decode_to(probe: Probe) -> None:
     assert tokenizer is not None
     done = await generate(probe.engine, probe.request(skip_special_tokens=False))
     require(done.token_ids, "there are no token ids")
-    # A character that the limit cut in two is no text. Tokenizers show it as replacement characters.
+    # A character that the limit cut in two is not text. Tokenizers show it as replacement characters.
     decoded = tokenizer.decode(done.token_ids)
     whole = decoded.rstrip("\ufffd")
     require(done.text in (decoded, whole), f"text {done.text!r}, tokens {decoded!r}")

@@ -29,7 +29,7 @@ def scorer(probe: Probe) -> ScoringEngine:
     probe.needs("rerank")
     engine = probe.engine
     if not isinstance(engine, ScoringEngine):
-        raise GuaranteeViolated("it claims rerank, and is no ScoringEngine")
+        raise GuaranteeViolated("it claims rerank, but is not a ScoringEngine")
     return engine
 
 
@@ -69,7 +69,7 @@ async def each_pair_gets_its_score(probe: Probe) -> None:
     result = await score(probe, PAIRS)
     require(len(result.scores) == len(PAIRS), f"{len(result.scores)} scores for {len(PAIRS)} pairs")
     require(all(map(math.isfinite, result.scores)), "a score is not a finite number")
-    require(all(type(each) is float for each in result.scores), "a score is no float")
+    require(all(type(each) is float for each in result.scores), "a score is not a float")
     require(result.prompt_tokens >= len(PAIRS), f"{result.prompt_tokens} tokens of {len(PAIRS)}")
 
 

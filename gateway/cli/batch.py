@@ -112,7 +112,7 @@ def add_to(commands: Commands) -> None:
         help="(default: FILE with the ending .out.jsonl)",
     )
     run.add_argument(
-        "--window", default="24h", help="how long the batch may take, as 90m, 24h or 7d (default: 24h)"
+        "--window", default="24h", help="how long the batch may take, such as 90m, 24h or 7d (default: 24h)"
     )  # fmt: skip
     run.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
     run.add_argument(
@@ -162,7 +162,7 @@ class _Job:
             for path in (self._output, self._errors):
                 if path.exists():
                     raise ConfigurationError(
-                        f"{str(path)!r} exists: move it away, or name another file by -o"
+                        f"{str(path)!r} exists: move it away, or name another file with -o"
                     )
             endpoint = _endpoint(content)
             # A server that refuses an upload may close the connection before its answer can be read.

@@ -96,7 +96,7 @@ def _name(text: str) -> HubName:
     name = parse_name(text if text.startswith(PREFIX) else f"{PREFIX}{text}")
     if name is None or ("/" not in name.repo and not text.startswith(PREFIX)):
         raise ConfigurationError(
-            f"{text!r} is no name of the hub, as owner/repository, owner/repository-GGUF:Q4_K_M or "
+            f"{text!r} is not a name of the hub, such as owner/repository, owner/repository-GGUF:Q4_K_M or "
             "owner/repository-GGUF/file.gguf."
         )
     return name

@@ -128,7 +128,7 @@ def _refuse_options(arguments: argparse.Namespace, action: str) -> None:
 def _checked(name: str) -> str:
     if not re.fullmatch(r"[\w.@ -]+", name):
         raise ConfigurationError(
-            f"{name!r} is no name for a key: letters, digits, spaces and . _ - @ make one."
+            f"{name!r} is not a valid name for a key: letters, digits, spaces and . _ - @ make one."
         )
     return name
 

@@ -39,7 +39,7 @@ def write_skeleton(arguments: argparse.Namespace) -> int:
     kind, name = arguments.kind, arguments.name.replace("-", "_")
     if not _NAME.match(name) or keyword.iskeyword(name):
         raise ConfigurationError(
-            f"{arguments.name!r} is no name for a plugin: small letters, digits and '_' make one, a letter first."
+            f"{arguments.name!r} is not a valid name for a plugin: small letters, digits and '_' make one, a letter first."
         )
     for offer in load_plugins(strict=False).offers(kind):
         if offer.name == name:

@@ -44,7 +44,7 @@ class AllowedHosts:
             return
         if not _NAME.fullmatch(entry):
             raise ValueError(
-                f"{entry!r} is no host: write a name, '*.' and a name, an address or a network, without scheme and port."
+                f"{entry!r} is not a host: write a name, '*.' and a name, an address or a network, without scheme and port."
             )
         if entry.startswith("*."):
             self._below += (entry[1:],)

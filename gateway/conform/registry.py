@@ -94,7 +94,7 @@ def run_checks(server: ServerUnderTest, chosen: Sequence[Check]) -> Iterator[Che
         except KeyError as problem:
             outcome, detail = "fail", f"the answer has no {problem}"
         except (IndexError, TypeError, AttributeError, ValueError) as problem:
-            # The answer has not the shape that the check relies on.
+            # The answer does not have the shape that the check relies on.
             outcome = "fail"
             detail = f"the answer has another shape: {type(problem).__name__}: {problem}"
         yield CheckResult(

@@ -12,7 +12,7 @@ from gateway.conform.outcome import CheckFailed, CheckSkipped
 
 @cache
 def _adapter(name: str) -> Any:
-    """A validator for a type of the SDK, as `openai.types.responses.Response`; None without the SDK."""
+    """A validator for a type of the SDK, such as `openai.types.responses.Response`; None without the SDK."""
     module, _, attribute = name.rpartition(".")
     try:
         pydantic = import_module("pydantic")

@@ -52,7 +52,7 @@ def office_text(content: bytes, most: int) -> str:
         ValueError,
     ):  # fmt: skip
         # zipfile raises these errors on malformed archives.
-        raise InvalidFile("The Office document is broken, or is no archive.") from None
+        raise InvalidFile("The Office document is broken, or is not an archive.") from None
 
 
 class _Package:

@@ -23,7 +23,7 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 _OTHER = re.compile(r"mmproj|imatrix|(?:\A|[-_.])lora(?:[-_.]|\Z)", re.IGNORECASE)
-"""GGUF files that are no language model: projectors, importance matrices, adapters."""
+"""GGUF files that are not language models: projectors, importance matrices, adapters."""
 _PYTORCH = re.compile(r"pytorch_model(?:-\d+-of-\d+)?\.bin\Z")
 _MODULE = re.compile(r"\d+_\w+/(?:config\.json|model\.safetensors)\Z", re.ASCII)
 """Files of a further module of an embedding model, such as its pooling."""

@@ -1,4 +1,4 @@
-"""What is wrong with a schema: places that are no JSON Schema, and what OpenAI's strict mode requires.
+"""What is wrong with a schema: places that are not a JSON Schema, and what OpenAI's strict mode requires.
 
 The checks are linear and not recursive. They look at the keywords that engines and formats read; unknown keywords are
 allowed, and so are references, which are not followed.
@@ -33,7 +33,7 @@ class SchemaProblem(Struct, frozen=True):
 
 
 def invalid_place(schema: Any) -> SchemaProblem | None:
-    """The first place where `schema` is no JSON Schema, or None."""
+    """The first place where `schema` is not a JSON Schema, or None."""
     todo: list[tuple[Any, Path]] = [(schema, ())]
     while todo:
         value, path = todo.pop()

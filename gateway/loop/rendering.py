@@ -47,8 +47,8 @@ async def render(
 
 
 def _text_length(turn: Turn) -> int | None:
-    """Number of characters of a turn that is nothing but messages of text, as most are: no image, sound or document has to be
-    found for it. None for others."""
+    """Number of characters of a turn whose items are all messages of text, which have no images, sounds or documents. None for
+    other turns."""
     if turn.results or turn.tools:
         return None
     length = 0

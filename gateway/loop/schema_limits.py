@@ -163,7 +163,7 @@ def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamP
 
 
 def _check_validity(schema: Mapping[str, Any], param: ParamPath, code: str) -> None:
-    """Raise `InvalidRequest`, naming the place, for a schema that is no JSON Schema."""
+    """Raise `InvalidRequest`, naming the place, for a schema that is not a JSON Schema."""
     if (found := invalid_place(schema)) is not None:
         raise InvalidRequest(
             f"Invalid schema: at '{param_text(found.path)}', {found.problem}",

@@ -34,7 +34,7 @@ class DocumentPart(Struct, frozen=True, kw_only=True):
 
     source: DocumentSource
     param: ParamPath
-    """Path of the part, as `("input", 3, "content", 0)`."""
+    """Path of the part, such as `("input", 3, "content", 0)`."""
 
     @property
     def value_param(self) -> ParamPath:

@@ -18,7 +18,7 @@ class MediaPart(Struct, frozen=True, kw_only=True):
 
     source: MediaSource
     param: ParamPath
-    """Path of the part, as `("input", 3, "content", 0)`."""
+    """Path of the part, such as `("input", 3, "content", 0)`."""
 
     @property
     def value_param(self) -> ParamPath:

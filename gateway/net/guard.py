@@ -208,7 +208,7 @@ def check_host_patterns(patterns: Sequence[str], key: str) -> None:
         name = _read_pattern(pattern).name
         if name and not _NAME.fullmatch(name.removeprefix(".")) and not _is_address(name):
             raise ValueError(
-                f"{key}: {pattern!r} is no host. Write a name or an address, '*.' and a name, or '*' for every host, without "
+                f"{key}: {pattern!r} is not a host. Write a name or an address, '*.' and a name, or '*' for every host, without "
                 "scheme and path."
             )
 

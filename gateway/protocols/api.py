@@ -275,7 +275,7 @@ class RouteRequest(Protocol):
 
     def take_rank(self, parameters: SharedParameters) -> None:
         """Set `data_parallel_rank` of the request's parameters from the header `X-data-parallel-rank`, if it was sent.
-        Raises `InvalidRequest` if it is no rank."""
+        Raises `InvalidRequest` if it is not a rank."""
         ...
 
     def note_unknown(self, names: Collection[str]) -> None:

@@ -44,7 +44,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     admin: bool = False
     """Whether it may read usage and change what the server serves."""
     key: str | None = None
-    """Tells its API key from others, also of the same name: a hash of the key's hash. None if an authenticator has found it."""
+    """Identifies its API key among several of the same name: a hash of the key's hash. None if an authenticator found the principal."""
 
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day", "concurrent"]

@@ -49,7 +49,7 @@ async def prepare_run(
         return planned
 
     names = await services.lookup.candidates(
-        request.model, api="responses", does="generates", owner=owner, size=size
+        request.model, api="responses", use="generates", owner=owner, size=size
     )
     attempts = Attempts(
         names, plan, services.metrics, hold=services.lookup.loaded, hold_first=hold_first

@@ -167,7 +167,7 @@ class ApiGateway:
     async def prepare(self, request: GenerationRequest) -> ApiAnswer:
         services = self._services
         names = await services.lookup.candidates(
-            request.model, api=self._api, does="generates", owner=request.owner, size=request.size
+            request.model, api=self._api, use="generates", owner=request.owner, size=request.size
         )
 
         async def prepare(name: str | None) -> PreparedGeneration:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from gateway.loop.attempts import Attempts
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest
-from gateway.runtime.model_slot import Does
+from gateway.runtime.model_slot import ModelUse
 from gateway.runtime.services import Services
 
 PlanT = TypeVar("PlanT")
@@ -22,17 +22,17 @@ async def attempts_of(
     plan: Callable[[str | None], Awaitable[PlanT]],
     *,
     api: str,
-    does: Does = "generates",
+    use: ModelUse = "generates",
     owner: str | None,
     size: int,
 ) -> Attempts[PlanT]:
     """The attempts to answer a request that names `model`. Until they are left, they stop waiting for a model to be loaded
     if the client leaves. See `ModelLookup.candidates` and `Attempts`."""
-    names = await services.lookup.candidates(model, api=api, does=does, owner=owner, size=size)
+    names = await services.lookup.candidates(model, api=api, use=use, owner=owner, size=size)
     return Attempts(
         names,
         plan,
         services.metrics,
-        hold=partial(services.lookup.loaded, does=does),
-        hold_first=partial(loaded, request, does=does),
+        hold=partial(services.lookup.loaded, use=use),
+        hold_first=partial(loaded, request, use=use),
     )

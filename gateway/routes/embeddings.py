@@ -44,7 +44,7 @@ async def create_embeddings(request: HttpRequest) -> ASGIApp:
         decoded.model,
         prepare,
         api="embeddings",
-        does="embeds",
+        use="embeds",
         owner=owner,
         size=len(body),
     )

@@ -12,15 +12,15 @@ from litestar.types import Receive
 
 from gateway.errors import EngineUnavailable
 from gateway.routes.state import HttpRequest, services_of
-from gateway.runtime.model_slot import Does
+from gateway.runtime.model_slot import ModelUse
 
 
 def loaded(
-    request: HttpRequest, model: str | None, does: Does | None = "generates"
+    request: HttpRequest, model: str | None, use: ModelUse | None = "generates"
 ) -> AbstractAsyncContextManager[None]:
     """As `ModelLookup.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
     return services_of(request).lookup.loaded(
-        model, does, wait=partial(_unless_disconnected, request.receive)
+        model, use, wait=partial(_unless_disconnected, request.receive)
     )
 
 
@@ -35,7 +35,7 @@ async def _unless_disconnected(receive: Receive, loading: Coroutine[Any, Any, No
         await work
     finally:
         leaving.cancel()
-        work.cancel()  # of no effect where it is done
+        work.cancel()  # has no effect if it is done
         await asyncio.wait((work, leaving))
 
 

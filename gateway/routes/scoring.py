@@ -71,7 +71,7 @@ async def _answer(
         return await prepare(trace_headers=headers, model_name=name, owner=owner)
 
     attempts = await attempts_of(
-        request, services, model, plan, api=api, does="reranks", owner=owner, size=size
+        request, services, model, plan, api=api, use="reranks", owner=owner, size=size
     )
     return await pooled_answer(attempts, make)
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from gateway.errors import EngineUnavailable, InvalidRequest, ModelNotFound
 from gateway.protocols import EmbeddingEngine, ModelLoad, RoutingRequest, ScoringEngine
 from gateway.runtime.callers import current_caller, current_principal, names_model
-from gateway.runtime.embedding_only import only_at, only_does
-from gateway.runtime.model_slot import Does, ModelSlot
+from gateway.runtime.model_slot import ModelSlot, ModelUse
 from gateway.runtime.model_slots import ModelSlots
+from gateway.runtime.model_uses import paths_of, uses_of
 from gateway.runtime.routing import Routing
 from gateway.runtime.served_model import ServedModel
 
@@ -32,7 +32,7 @@ class ModelLookup:
     def loaded(
         self,
         name: str | None,
-        does: Does | None = "generates",
+        use: ModelUse | None = "generates",
         *,
         waits_for_room: bool = True,
         wait: WaitFor | None = None,
@@ -40,18 +40,18 @@ class ModelLookup:
         """A context in which the model that a request names is loaded, and is not unloaded.
 
         Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
-        below raise the error. Without a name, the model is the only one that supports the use `does`. A run that has
+        below raise the error. Without a name, the model is the only one that supports `use`. A run that has
         reserved its place in the model's queue keeps the model loaded too. `wait` waits while the model is being loaded, and
         may give up.
         """
-        return Loaded(self, name, does, waits_for_room=waits_for_room, wait=wait)
+        return Loaded(self, name, use, waits_for_room=waits_for_room, wait=wait)
 
     def model(self, name: str | None) -> ServedModel:
         """The generating model that a request names; if it names none, the only one."""
         found = self._chosen(name, "generates")
         if not found.generates:
-            does, at = only_does(found.engine), only_at(found.engine)
-            why = f"only {does}: use it with {at}. Models that generate"
+            uses, paths = uses_of(found.engine), paths_of(found.engine)
+            why = f"only {uses}: use it with {paths}. Models that generate"
             raise self._unable(found, why, "generates")
         return found
 
@@ -69,9 +69,9 @@ class ModelLookup:
             raise self._unable(found, "does not rerank. Models that do", "reranks")
         return found, found.scorer
 
-    def _unable(self, found: ServedModel, why: str, does: Does) -> InvalidRequest:
-        """The error for a model of another kind, which ends with the names of those that support the use `does`."""
-        others = ", ".join(self._names(does)) or "none"
+    def _unable(self, found: ServedModel, why: str, use: ModelUse) -> InvalidRequest:
+        """The error for a model of another kind, which ends with the names of those that support `use`."""
+        others = ", ".join(self._names(use)) or "none"
         return InvalidRequest(
             f"The model '{found.name}' {why}: {others}.", param="model", code="model_not_supported"
         )
@@ -94,7 +94,7 @@ class ModelLookup:
         return names_model(principal, own, *others)
 
     async def candidates(
-        self, name: str | None, *, api: str, does: Does, owner: str | None, size: int
+        self, name: str | None, *, api: str, use: ModelUse, owner: str | None, size: int
     ) -> Sequence[str | None]:
         """The models that may answer a request which names the model `name`, in order of trial: names of models and
         adapters, loaded or not; or just `name` if nothing routes it. `api`, `owner` and `size` are those of
@@ -102,7 +102,7 @@ class ModelLookup:
         """
         if not self.routing.concerns(name):
             return (name,)
-        able = self._names(does)
+        able = self._names(use)
         chosen = await self.routing.choose(
             RoutingRequest(
                 api=api,
@@ -134,33 +134,33 @@ class ModelLookup:
                 return own
         return name
 
-    def _names(self, does: Does | None) -> list[str]:
-        """Names of all models, loaded or not, that may support the use `does`, and that the principal may use."""
+    def _names(self, use: ModelUse | None) -> list[str]:
+        """Names of all models, loaded or not, that may support `use`, and that the principal may use."""
         return [
             name
             for slot in self.slots.slots.values()
-            if slot.may(does)
+            if slot.may(use)
             for name in slot.names
             if self.may_use(name)
         ]
 
-    def slot_for(self, name: str | None, does: Does | None) -> ModelSlot | None:
-        """The slot of the model that a request names. Without a name, the only one that may support the use `does`. None if
+    def slot_for(self, name: str | None, use: ModelUse | None) -> ModelSlot | None:
+        """The slot of the model that a request names. Without a name, the only one that may support `use`. None if
         there is none, or more than one, or the principal may not use it."""
         if name is None:
-            names = self._names(does)
+            names = self._names(use)
             slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
             return next(iter(slots.values())) if len(slots) == 1 else None
         if self.routing.routes.targets:
             name = self._target(name)
         return self.slots.find(name) if self.may_use(name) else None
 
-    def _chosen(self, name: str | None, does: Does | None) -> ServedModel:
-        """The model of that name, even if it does not support the use `does`. Without a name, the only one that supports it."""
+    def _chosen(self, name: str | None, use: ModelUse | None) -> ServedModel:
+        """The model of that name, even if it does not support `use`. Without a name, the only one that supports it."""
         self.check_open()
         if name is not None:
             return self.known_model(name)
-        models = self._names(does)
+        models = self._names(use)
         if len(models) == 1:
             return self.known_model(models[0])
         if not models:
@@ -206,20 +206,20 @@ class ModelLookup:
 class Loaded(AbstractAsyncContextManager[None]):
     """See `ModelLookup.loaded`. Entered once."""
 
-    __slots__ = ("_does", "_lookup", "_name", "_slot", "_wait", "_waits_for_room")
+    __slots__ = ("_lookup", "_name", "_slot", "_use", "_wait", "_waits_for_room")
 
     def __init__(
         self,
         lookup: ModelLookup,
         name: str | None,
-        does: Does | None,
+        use: ModelUse | None,
         *,
         waits_for_room: bool,
         wait: WaitFor | None,
     ) -> None:
         self._lookup = lookup
         self._name = name
-        self._does: Does | None = does
+        self._use: ModelUse | None = use
         self._waits_for_room = waits_for_room
         self._wait = wait
         self._slot: ModelSlot | None = None
@@ -227,7 +227,7 @@ class Loaded(AbstractAsyncContextManager[None]):
     async def __aenter__(self) -> None:
         lookup = self._lookup
         lookup.check_open()
-        slot = lookup.slot_for(self._name, self._does)
+        slot = lookup.slot_for(self._name, self._use)
         if slot is None:
             return
         if slot.state == "loaded":
@@ -248,13 +248,13 @@ class Loaded(AbstractAsyncContextManager[None]):
         waits_for_room = self._waits_for_room and (caller is None or caller.waits_for_room)
         while True:
             lookup.check_open()
-            slot = lookup.slot_for(self._name, self._does)
+            slot = lookup.slot_for(self._name, self._use)
             if slot is None:
                 return
             try:
                 await lookup.slots.acquire(slot, waits_for_room=waits_for_room)
             except ModelNotFound:
-                if lookup.slot_for(self._name, self._does) in (None, slot):
+                if lookup.slot_for(self._name, self._use) in (None, slot):
                     raise
                 continue  # replaced by another with that name
             self._slot = slot

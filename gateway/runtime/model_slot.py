@@ -21,7 +21,8 @@ ModelState: TypeAlias = Literal["unloaded", "loading", "loaded", "unloading", "f
 
 STATES: Final[tuple[ModelState, ...]] = get_args(ModelState)
 
-Does: TypeAlias = Literal["generates", "embeds", "reranks"]
+ModelUse: TypeAlias = Literal["generates", "embeds", "reranks"]
+"""A use of models. One may have several."""
 
 Open: TypeAlias = Callable[["ModelSlot", AsyncExitStack], Awaitable[Sequence[ServedModel]]]
 """Opens a slot's model within the stack. Returns the model, and then its adapters. Raises `ConfigurationError`."""
@@ -64,8 +65,8 @@ class ModelSlot:
         """The tools of the gateway that requests to the model may use."""
         self.adapters: tuple[str, ...] = ()
         """Names of its adapters, as far as they are known."""
-        self.does: frozenset[Does] | None = None
-        """What the model does; None before it was first loaded."""
+        self.uses: frozenset[ModelUse] | None = None
+        """The uses of the model; None before it was first loaded."""
         self.failure: ConfigurationError | None = None
         """Why the last attempt to load it failed."""
         self.failures = 0
@@ -98,12 +99,12 @@ class ModelSlot:
         yield self.name
         yield from self.adapters
 
-    def may(self, does: Does | None) -> bool:
-        """Whether it supports, or may support, the use `does`; None: any use. A model that was never loaded may support any,
+    def may(self, use: ModelUse | None) -> bool:
+        """Whether it supports, or may support, `use`; None: any use. A model that was never loaded may support any,
         unless loading it has failed."""
-        if self.does is None:
+        if self.uses is None:
             return not self.failures
-        return does is None or does in self.does
+        return use is None or use in self.uses
 
     def hold(self) -> None:
         """Keep a loaded model from being unloaded, until `release`."""
@@ -128,7 +129,7 @@ class ModelSlot:
             await self._idle.wait()
 
     def end(self) -> None:
-        """Unload it at once: the server ends, and its requests have ended."""
+        """Unload it at once. For shutdown, when all requests have ended."""
         self._ending = True
         self._unload.set()
         self._idle.set()
@@ -138,7 +139,7 @@ class ModelSlot:
         self.state = "loading"
 
     def use_config(self, config: ModelConfig) -> None:
-        """Take settings that need no other engine."""
+        """Apply settings that do not require another engine."""
         self.config = config
         self.admission.resize(
             config.max_running,

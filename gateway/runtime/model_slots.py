@@ -21,7 +21,7 @@ from gateway.errors import (
 )
 from gateway.metrics import Metrics
 from gateway.protocols import MeasuredEngine
-from gateway.runtime.model_slot import STATES, Does, ModelSlot, ModelState
+from gateway.runtime.model_slot import STATES, ModelSlot, ModelState, ModelUse
 from gateway.runtime.served_model import ServedModel
 from gateway.tools.available import AvailableTools
 
@@ -232,7 +232,7 @@ class ModelSlots:
                 )
         slot.serve(served)
         model = slot.served[0]
-        slot.does = _does(model)
+        slot.uses = _uses_of(model)
         slot.created = model.created
         slot.failure, slot.failures = None, 0
         slot.admission.is_open = True
@@ -342,8 +342,8 @@ class ModelSlots:
             await asyncio.wait((task,))
 
 
-def _does(model: ServedModel) -> frozenset[Does]:
-    found: Iterable[tuple[Does, bool]] = (
+def _uses_of(model: ServedModel) -> frozenset[ModelUse]:
+    found: Iterable[tuple[ModelUse, bool]] = (
         ("generates", model.generates),
         ("embeds", model.embedder is not None),
         ("reranks", model.scorer is not None),

@@ -89,7 +89,7 @@ def _state(stats: RunStats) -> RunState:
 
 
 def _phases(stats: RunStats) -> Iterator[Phase]:
-    """Those that have ended, and those that have not as if they ended now."""
+    """All runs; those in progress as if they ended now."""
     now = stats.ended or clock()
     if stats.queued:
         yield Phase("queue", "", stats.queued, stats.admitted or now)

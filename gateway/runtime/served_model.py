@@ -22,7 +22,7 @@ from gateway.protocols import (
     ScoringEngine,
 )
 from gateway.runtime.admission import Admission
-from gateway.runtime.embedding_only import generates
+from gateway.runtime.model_uses import generates
 from gateway.tools.available import AvailableTools
 
 SAMPLED: Final = (

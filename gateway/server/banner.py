@@ -7,27 +7,26 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.runtime.model_slot import Does
+from gateway.runtime.model_slot import ModelUse
 
 
 def banner(
     base_url: str,
     models: Sequence[str],
     *,
-    does: Does = "generates",
+    use: ModelUse = "generates",
     unix_socket: str | None = None,
     needs_key: bool = False,
 ) -> str:
     """The banner of a server at `base_url` (`http://127.0.0.1:8000`), or on a Unix socket, with `models`, which must not be
     empty.
 
-    The example request uses the first model; `does` is what it does:
-    `generates`, or only `embeds` or `reranks`. If requests need an API key, it is that of `$OPENAI_API_KEY`.
+    The example request is for `use` of the first model. If requests need an API key, it is that of `$OPENAI_API_KEY`.
     """
     name = json.dumps(models[0], ensure_ascii=False)
     body: dict[str, Any] = {"model": models[0], "input": "Hello!"}
     api = read = ""
-    match does:
+    match use:
         case "reranks":
             api = "rerank"
             body = {"model": models[0], "query": "Hello!", "documents": ["Hi!", "Goodbye."]}
@@ -50,7 +49,7 @@ def banner(
     curl {curl_option}{base_url}/v1/{api} -H 'content-type: application/json' \\
       {curl_key}-d {shlex.quote(json.dumps(body, ensure_ascii=False))}
 """
-    if does == "reranks":  # OpenAI's SDK has no method for it
+    if use == "reranks":  # OpenAI's SDK has no method for it
         sdk = ""
     else:
         sdk = f"""

@@ -27,7 +27,7 @@ from gateway.config.reloading import ConfigSource
 from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet, load_plugins
-from gateway.runtime.model_slot import Does, ModelSlot
+from gateway.runtime.model_slot import ModelSlot, ModelUse
 from gateway.runtime.services import Services
 from gateway.server.banner import banner
 from gateway.server.descriptors import close_all_on_exec
@@ -89,19 +89,19 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._announce and sockets:
             slots = sorted(self._services.slots.slots.values(), key=_suits_an_example)
-            does = slots[0].does or frozenset(("generates",))
-            example: Does = next(each for each in _EXAMPLES if each in does)
+            uses = slots[0].uses or frozenset(("generates",))
+            example: ModelUse = next(each for each in _EXAMPLES if each in uses)
             names = [name for slot in slots for name in slot.names]
             url = address(sockets[0], tls=self.config.is_ssl)
             unix_socket = self._services.config.server.unix_socket
             needs_key = self._services.authenticator.needs_key
-            text = banner(url, names, does=example, unix_socket=unix_socket, needs_key=needs_key)
+            text = banner(url, names, use=example, unix_socket=unix_socket, needs_key=needs_key)
             print(text, flush=True)
             notify("READY=1")
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is no failure.
+        # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is not a failure.
         signals = stop_signals()
         handlers = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
         if self._source is not None and HANGUP is not None:
@@ -205,16 +205,16 @@ class GatewayServer(uvicorn.Server):
             await asyncio.sleep(0.05)
 
 
-_EXAMPLES: Final[tuple[Does, ...]] = ("generates", "embeds", "reranks")
+_EXAMPLES: Final[tuple[ModelUse, ...]] = ("generates", "embeds", "reranks")
 
 
 def _suits_an_example(slot: ModelSlot) -> int:
     """The smallest number is that of the model that an example request should name."""
     if slot.state == "failed":
         return 3
-    if slot.does is None:
+    if slot.uses is None:
         return 1
-    return 0 if "generates" in slot.does else 2
+    return 0 if "generates" in slot.uses else 2
 
 
 def address(listening: socket.socket, *, tls: bool = False) -> str:

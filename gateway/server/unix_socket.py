@@ -86,7 +86,7 @@ def _probe(path: str) -> bool:
     try:
         if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise ConfigurationError(
-                f"{path} is there and is no Unix socket: remove it, or choose another path with unix_socket under [server]."
+                f"{path} exists and is not a Unix socket: remove it, or choose another path with unix_socket under [server]."
             )
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)

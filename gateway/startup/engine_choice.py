@@ -52,7 +52,7 @@ def choose_engine(
         return _installed("llamacpp", "the model is a GGUF file", installed, plugins)
     if not place.is_dir():
         raise ConfigurationError(
-            f"there is no file or folder {path!r}, and it is no name of the hub, as owner/repository or "
+            f"there is no file or folder {path!r}, and it is not a name of the hub, such as owner/repository or "
             "owner/repository-GGUF:Q4_K_M."
         )
     if not (place / "config.json").exists() and not any(place.glob("*.safetensors")):

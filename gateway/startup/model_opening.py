@@ -22,12 +22,12 @@ from gateway.packages import how_to_install, package_of
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
 from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
-from gateway.runtime.embedding_only import (
+from gateway.runtime.model_uses import (
     NoFormat,
     NoRenderer,
     check_engine,
     generates,
-    only_does,
+    uses_of,
 )
 from gateway.startup.model_plan import (
     COMPOSE,
@@ -133,7 +133,7 @@ def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
     for name in ("renderer", "parser", "reasoning", "tools"):
         if getattr(config, name) is not None:
             raise ConfigurationError(
-                f"{where}.{name}: this model only {only_does(engine)}, and has no {name}; leave it out."
+                f"{where}.{name}: this model only {uses_of(engine)}, and has no {name}; leave it out."
             )
     return OpenedModel(
         name=plan.name,
@@ -144,7 +144,7 @@ def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
         renderer_name="none",
         output_format=NoFormat(engine),
         profile=None,
-        why=f"engine {plan.engine.name} ({plan.why}), which only {only_does(engine)}",
+        why=f"engine {plan.engine.name} ({plan.why}), which only {uses_of(engine)}",
     )
 
 

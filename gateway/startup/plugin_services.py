@@ -29,7 +29,7 @@ from gateway.protocols import (
     Tokenizer,
 )
 from gateway.runtime.callers import Caller, as_the_gateway, current_caller, current_principal
-from gateway.runtime.model_slot import Does
+from gateway.runtime.model_slot import ModelUse
 from gateway.runtime.services import Services
 from gateway.scoring.answer import prepare_rerank
 from gateway.startup.plugin_metrics import (
@@ -120,14 +120,14 @@ class PluginServices:
             send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
         )
 
-    def _served(self, model: str, does: Does, verb: str) -> str:
+    def _served(self, model: str, use: ModelUse, verb: str) -> str:
         """The model's own name. Raises `ConfigurationError`, with those that do it, if it is not one.
 
         A model that is not loaded yet may be one.
         """
         slots = self._services.slots
         slot = slots.find(model)
-        able = [name for each in slots.slots.values() if each.may(does) for name in each.names]
+        able = [name for each in slots.slots.values() if each.may(use) for name in each.names]
         names = ", ".join(able) or "none"
         if slot is None:
             raise ConfigurationError(
@@ -135,7 +135,7 @@ class PluginServices:
             )
         if slot.state == "failed":
             raise ConfigurationError(f"the model {slot.name!r} could not be opened; see the log.")
-        if not slot.may(does):
+        if not slot.may(use):
             raise ConfigurationError(
                 f"the model {slot.name!r} does not {verb}; models that do: {names}."
             )

@@ -195,7 +195,7 @@ async def _watch_stored_keys(
 ) -> None:
     if not store.shared:
         raise ConfigurationError(
-            "server.stored_keys needs a store that `gateway key add` can reach, which a server's own memory is not: choose another "
+            "server.stored_keys needs a store that `gateway key add` can reach, unlike a server's own memory: choose another "
             "store, or use keys_file."
         )
     keys = WatchedStoredKeys(store, authenticator)

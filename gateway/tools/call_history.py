@@ -45,7 +45,7 @@ class CallHistory:
         """Add the images of the result that was added last. By default, they are left out: its text mentions them."""
 
     def read_call(self, item: items.Item, param: ParamPath) -> None:
-        """Add the calls and results of an item that is no message, reasoning, or output of a function.
+        """Add the calls and results of an item that is not a message, reasoning, or output of a function.
 
         Adds nothing for items that concern the request, which the turn's tools and settings reflect. Raises
         `InvalidRequest` for items that cannot be shown to a model.

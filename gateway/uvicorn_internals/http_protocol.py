@@ -27,7 +27,7 @@ class RefusedRequest(Exception):
 class LimitedHttpProtocol(HttpToolsProtocol):
     """Bounds what a connection may send and how long it may take.
 
-    A request whose line and headers are longer than `MAX_HEAD` is refused with 431, what is no HTTP with 400, and a head that
+    A request whose line and headers are longer than `MAX_HEAD` is refused with 431, what is not HTTP with 400, and a head that
     does not arrive in time with 408. A connection on which no request begins is closed, and so is one whose client does not
     read. More connections than the server takes are answered with 503.
     """
@@ -131,7 +131,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                     return
                 head = self._head_without_upgrade()
                 self.parser = httptools.HttpRequestParser(RestOfRequest(self))
-                # As uvicorn: what follows a last request is no error.
+                # As uvicorn: what follows a last request is not an error.
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
                 # The parser has passed over the body: it is still to come.
                 self.cycle.more_body = True
@@ -149,7 +149,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"", b""))
 
     def handle_websocket_upgrade(self) -> None:
-        self._ended = True  # what follows is no head
+        self._ended = True  # what follows is not a head
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
@@ -165,7 +165,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value) + 4)  # with the colon, a space and the line's end
-        if self._in_head:  # a trailer is no header
+        if self._in_head:  # a trailer is not a header
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -104,7 +104,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         problem = (
             "The handshake's headers are too many or too long."
             if long
-            else "The handshake is no valid request."
+            else "The handshake is not a valid request."
         )
         self.transport.write(raw_error(431 if long else 400, problem))
         self.transport.close()

@@ -150,7 +150,7 @@ class ListedSetting(Value, frozen=True, kw_only=True):
     """One setting of the configuration."""
 
     key: str
-    """Its place, as `server.port`."""
+    """Its place, such as `server.port`."""
     value: Any
     """Without secrets: what is hidden is set."""
     source: str

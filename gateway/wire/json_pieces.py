@@ -38,7 +38,7 @@ def decode_pieces(text: bytes | msgspec.Raw, *, levels: int = LEVELS) -> Any:
     """`msgspec.json.decode(text)`, which would hold the interpreter's lock until its end. The pieces are members of objects and
     elements of lists, down to so many levels.
 
-    Raises what that raises for what is no JSON, but the error may name another place.
+    Raises what that raises for what is not JSON, but the error may name another place.
     """
     if not levels or len(memoryview(text)) <= _LARGE:
         return _decode(text)

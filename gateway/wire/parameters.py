@@ -36,7 +36,7 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
 
     thinking_token_budget: Natural | None = None
     thinking_budget_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
-    """llama.cpp's name; -1 is no limit."""
+    """llama.cpp's name; -1 means no limit."""
 
     structured_outputs: StructuredOutputs | None = None
     guided_json: str | JsonObject | None = None

@@ -250,7 +250,7 @@ class ConversationRequest(Wire, kw_only=True):
 def decode_conversation_request(
     body: bytes, *, require: Literal["items", "metadata"] | None = None
 ) -> ConversationRequest:
-    """Decode the request, which must have the field `require`; null are no metadata, but not a list of items. An empty
+    """Decode the request, which must have the field `require`; null means no metadata, but not a list of items. An empty
     body is an empty request."""
     raw = decode_object(body) if body.strip() else {}
     request = ConversationRequest()

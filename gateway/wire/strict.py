@@ -59,9 +59,9 @@ _SAID = ["output_text", "refusal"]
 _RESPONSE_FORMATS = ["json_object", "json_schema", "text"]
 MAX_STOPS = 4
 MAX_LOGPROBS = 5
-"""Of Completions."""
+"""Maximum of `logprobs` in Completions."""
 MIN_OUTPUT_TOKENS = 16
-"""Of the Responses API."""
+"""Minimum of `max_output_tokens` in the Responses API."""
 
 
 def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
@@ -232,7 +232,7 @@ def _check_calls(messages: Any) -> None:
             raise _unanswered(open_calls, f"messages.[{index}].role")
         calls = message.get("tool_calls")
         found = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []  # fmt: skip
-        # Ids that are no strings are refused where the message is decoded.
+        # Ids that are not strings are refused where the message is decoded.
         open_calls = dict.fromkeys(each for each in found if isinstance(each, str))
         called = frozenset(open_calls)
     if open_calls:
@@ -323,7 +323,7 @@ def _check_format(described: dict[str, Any], param: ParamPath, code: str | None)
 
 
 def _schema_problem(schema: dict[str, Any]) -> str | None:
-    """What a strict schema may not be."""
+    """Why `schema` is not a valid strict schema; None if it is one."""
     if (kind := schema.get("type")) != "object":
         shown = kind if isinstance(kind, str) else None if kind is None else "list"
         return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{shortened(str(shown))}\"'."

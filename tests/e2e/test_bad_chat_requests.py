@@ -187,7 +187,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
 }  # fmt: skip
 PLAIN_ONLY: dict[str, tuple[Any, int, str | None, str | None]] = {
     "stream_options without stream": (with_(stream_options={"include_usage": True}), 400, "stream_options", None),
-    "the body is no JSON": (b"{", 400, None, "invalid_json"),
+    "the body is not JSON": (b"{", 400, None, "invalid_json"),
     "the body is a list": (b"[]", 400, None, "invalid_json"),
     "the body is empty": (b" ", 400, None, "invalid_json"),
 }  # fmt: skip

@@ -194,7 +194,7 @@ def test_a_context_that_is_too_long_for_the_model_is_compacted_too(
 
 
 def test_what_the_model_does_after_a_call_is_told_once(gateway: RunningGateway) -> None:
-    """The compaction is no part of what the model has done since."""
+    """The compaction is not part of what the model has done since."""
     sent = [*LONG[:3], {"role": "user", "content": "look it up"}]
     _, response = streamed(gateway, input=sent, context_management=MANAGED)
     assert kinds(response) == ["compaction", "mcp_call", "message"]

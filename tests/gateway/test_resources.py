@@ -175,7 +175,7 @@ def offering(kind: str, name: str, **more: Any) -> object:
 @pytest.mark.parametrize(
     ("plugin", "sentence"),
     [
-        (offering("resource", "a-pool"), "'a-pool' is no name for a resource, which is given as the argument of its name"),
+        (offering("resource", "a-pool"), "'a-pool' is not a valid name for a resource, which is given as the argument of its name"),
         (offering("engine", "e", needs=("pool",)), "the engine 'e' needs resources, and only tools and APIs are given any"),
         (offering("tool", "t", needs_tool=True), "the tool 't' has needs_tool, which is for APIs only"),
         (offering("tool", "t", needs="pool"), "the needs of the tool 't' are one string, not a tuple"),

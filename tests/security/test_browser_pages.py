@@ -159,7 +159,7 @@ def test_with_keys_any_host_is_allowed_until_there_is_a_list(
 def test_what_is_no_host_stops_the_start(tmp_path: Any, host: str) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text(f"[server]\nallowed_hosts = [{json.dumps(host)}]\n")
-    with pytest.raises(ConfigurationError, match="is no host"):
+    with pytest.raises(ConfigurationError, match="is not a host"):
         load_config(file, {})
 
 

@@ -169,7 +169,7 @@ def test_no_id_is_more_than_an_unknown_one(serving: RunningGateway, name: str) -
 
 
 def test_the_scope_of_internal_requests_cannot_be_sent(serving: RunningGateway) -> None:
-    """What makes a request an internal one is no header."""
+    """What makes a request an internal one is not a header."""
     answer = httpx.get(
         f"{serving.base_url}/batches",
         headers={"gateway.internal_caller": "ada", "gateway-internal-caller": "ada"},

@@ -333,7 +333,7 @@ FLOODS = {
     "elicitation": 'data: {"jsonrpc":"2.0","id":"pID","method":"elicitation/create","params":{"message":"key?",'
     '"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}\n\n',
     "other answers": 'data: {"jsonrpc":"2.0","id":"pID","result":{}}\n\n',
-    "what is no message": "data: {}\n\n",
+    "what is not a message": "data: {}\n\n",
     "comments": ": \n" * 1000,
     "empty lines": "\n" * 10_000,
     "a line without end": "x" * 65_536,
@@ -437,7 +437,7 @@ LISTINGS: dict[str, tuple[Any, str]] = {
     ),
     "endless": ({"tools": [], "nextCursor": "again"}, "its list of tools does not end"),
     "wrong": ({"tools": [{"name": 1}] * 1000}, "it does not hold to the protocol"),
-    "text": (SECRET, "its answer is no valid message of the protocol"),
+    "text": (SECRET, "its answer is not a valid message of the protocol"),
 }  # fmt: skip
 """What servers answer to `tools/list`, and how the reason begins why that is refused."""
 

@@ -252,7 +252,7 @@ def _codes(text: str) -> list[int]:
         digits = found[1] or found[2] or found[3]
         code = int(digits, 16) if digits else ord(_NAMED.get(found[4], found[4]))
         if code > _LAST:
-            raise _malformed(f"{found[0]} is no character")
+            raise _malformed(f"{found[0]} is not a character")
         codes.append(code)
         at = found.end()
     return codes

@@ -157,7 +157,7 @@ class GenerationState:
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)
         if stop is not None:
             return self._end_at(text, stop, after)
-        # An incomplete character at the end is no text.
+        # An incomplete character at the end is not text.
         self._cut_logprobs(self._bytes - len(self._utf8.getstate()[0]))
         output = self._release(text + self._stops.rest(), self._bytes) or EngineOutput()
         output.finish_reason = reason

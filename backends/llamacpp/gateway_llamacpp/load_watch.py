@@ -28,7 +28,7 @@ INTERVAL = 0.25
 def loading_progress(name: str, size: int, log: logging.Logger) -> Iterator[None]:
     """Show, while the body runs, how the memory of this process grows by `size` bytes. On Linux; elsewhere nothing is shown.
 
-    Nothing is shown either if `log` takes no lines and standard error is no terminal.
+    Nothing is shown either if `log` takes no lines and standard error is not a terminal.
     """
     wanted = sys.stderr.isatty() or log.isEnabledFor(logging.INFO)
     before = _resident(os.getpid())

@@ -32,7 +32,7 @@ COUNTS = ["a", "two", "three", "four"]
 SIDES = [64, 64, 96, 128, 160, 224, 256]
 """Pixels on each side, before the picture is reduced to what the model sees."""
 PAD: Rgb = (122, 116, 104)
-"""What a picture that is no square is filled up with, by both engines: CLIP's mean colour."""
+"""What a picture that is not square is filled up with, by both engines: CLIP's mean colour."""
 GLYPHS = {
     "0": "01110 10001 10011 10101 11001 10001 01110",
     "1": "00100 01100 00100 00100 00100 00100 01110",

@@ -159,7 +159,7 @@ def train_tower(
         set_rate(optimizers, rate(step, steps))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = tower(pixel_values=normal(pixels[batch])).last_hidden_state
-        # The post-norm is no part of what the language model sees, but does no harm here.
+        # The post-norm is not part of what the language model sees, but does no harm here.
         scores = head(hidden.float().flatten(1)).split(FACTS, 1)
         wanted = facts[batch]
         loss = sum(

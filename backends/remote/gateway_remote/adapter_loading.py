@@ -39,7 +39,7 @@ class AdapterLoading:
             raise
 
     async def unload(self, name: str) -> None:
-        """Unload an adapter on all servers. Those that do not have it are no error."""
+        """Unload an adapter on all servers. Those that do not have it are not an error."""
         await self._ask_each("unload", {"lora_name": name})
 
     async def _ask_all(self, verb: str, fields: dict[str, str]) -> None:

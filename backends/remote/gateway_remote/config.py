@@ -19,7 +19,7 @@ class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings shared by all engines with replicas over HTTP. Times are in seconds."""
 
     urls: list[str] = []
-    """Addresses of the replicas, as `http://host:8000`. A model `path` that is an address is added to them."""
+    """Addresses of the replicas, such as `http://host:8000`. A model `path` that is an address is added to them."""
     dns: str | None = None
     """Address whose host name resolves to all replicas, such as a headless Kubernetes service. Each IP address is one
     replica; resolved periodically."""

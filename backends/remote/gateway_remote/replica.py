@@ -42,7 +42,7 @@ def endpoint(url: str) -> Endpoint:
         parts = urlsplit(trimmed)
         _ = parts.port
     except ValueError as error:
-        raise ValueError(f"{url!r} is no address: {error}") from error
+        raise ValueError(f"{url!r} is not an address: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not an address like http://host:8000")
     if parts.query or parts.fragment or parts.username:

@@ -29,8 +29,8 @@ In the chat:
   /quit, Ctrl-D  leave
   Ctrl-C         stop the answer; a second one leaves
 
-Standard input that is no terminal is the question, or is appended to that of --once. The answer alone is written if
-standard output is no terminal. NO_COLOR turns colours off.
+Standard input that is not a terminal is the question, or is appended to that of --once. The answer alone is written if
+standard output is not a terminal. NO_COLOR turns colours off.
 """
 
 
@@ -53,7 +53,7 @@ def add_to(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="TYPE",
-        help="let the server run a tool, as web_search, or a JSON object; repeatable",
+        help="let the server run a tool, such as web_search, or one given as a JSON object; repeatable",
     )
     parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
     parser.add_argument(
@@ -102,7 +102,7 @@ def _question(once: str | None) -> str | None:
         piped = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
         if len(piped) > MAX_STDIN_BYTES:
             raise ConfigurationError(
-                f"Standard input has more than {MAX_STDIN_BYTES} bytes, which is no question."
+                f"Standard input has more than {MAX_STDIN_BYTES} bytes, which is too long for a question."
             )
         parts.append(piped.decode("utf-8", "replace").strip())
     elif once is None:
@@ -110,7 +110,7 @@ def _question(once: str | None) -> str | None:
     question = "\n\n".join(part for part in parts if part.strip())
     if not question:
         raise ConfigurationError(
-            "There is no question: name one by --once, or pipe it to standard input."
+            "There is no question: give one with --once, or pipe it to standard input."
         )
     return question
 

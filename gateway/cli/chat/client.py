@@ -20,7 +20,7 @@ from gateway.errors import ConfigurationError
 T = TypeVar("T")
 
 SECONDS: Final = 600.0
-"""Time limit for connecting, and for each read. As of OpenAI's SDK."""
+"""Time limit for connecting, and for each read, in seconds. The same as that of OpenAI's SDK."""
 MAX_LINE: Final = 64 << 20
 """Longest line of a stream in bytes; the last event has the whole response."""
 MAX_BODY: Final = 16 << 20
@@ -71,7 +71,7 @@ class ApiClient:
     """Sends requests to the API at `url`."""
 
     def __init__(self, url: str, api_key: str) -> None:
-        """Raises `ConfigurationError` for what is no URL, or no key."""
+        """Raises `ConfigurationError` for what is not a URL, or no key."""
         try:
             parts = urlsplit(url)
             host = parts.hostname
@@ -79,13 +79,15 @@ class ApiClient:
         except ValueError:
             parts, host = urlsplit(""), None
         if parts.scheme not in ("http", "https") or not host or not url.isprintable():
-            raise ConfigurationError(f"{url!r} is no URL of an API, as http://127.0.0.1:8000/v1.")
+            raise ConfigurationError(
+                f"{url!r} is not the URL of an API, such as http://127.0.0.1:8000/v1."
+            )
         if parts.username is not None:
             raise ConfigurationError(
-                "The URL of the API has a user or a password; name a key by OPENAI_API_KEY."
+                "The URL of the API has a user or a password. Set OPENAI_API_KEY instead."
             )
         if not (api_key.isascii() and api_key.isprintable()):
-            raise ConfigurationError("The API key has characters that no header may have.")
+            raise ConfigurationError("The API key has characters that are not allowed in a header.")
         self.url = (url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1").rstrip("/")  # fmt: skip
         self._headers = {"content-type": "application/json", "user-agent": "litegate-chat"}
         if api_key:
@@ -152,7 +154,9 @@ class ApiClient:
             return msgspec.json.decode(content, type=into)
         except msgspec.DecodeError:
             what = path.partition("?")[0].lstrip("/")
-            raise ChatError(f"{self.url} is no API: its answer to {what} cannot be read.") from None
+            raise ChatError(
+                f"{self.url} is not an API: its answer to {what} cannot be read."
+            ) from None
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
@@ -162,7 +166,7 @@ class ApiClient:
         """
         with self._answer("/responses", msgspec.json.encode({**body, "stream": True})) as answer:
             if answer.headers.get_content_type() != "text/event-stream":
-                raise ChatError(f"{self.url} has no Responses API: it does not answer by events.")
+                raise ChatError(f"{self.url} has no Responses API: it does not answer with events.")
             yield self._events(answer)
 
     def _events(self, answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
@@ -215,7 +219,7 @@ class ApiClient:
             return ChatError(f"{self.url} did not answer for {SECONDS:g} s.")
         if isinstance(reason, ConnectionRefusedError):
             return ChatError(
-                f"Nothing listens on {self.url}. Start `gateway serve`, or name another server by --url."
+                f"Nothing listens on {self.url}. Start `gateway serve`, or choose another server with --url."
             )
         what = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
         return ChatError(f"{self.url} cannot be reached: {what or type(reason).__name__}.")
@@ -225,7 +229,7 @@ class ApiClient:
             reported = msgspec.json.decode(content, type=_Envelope).error
         except msgspec.DecodeError:
             return ChatError(f"{self.url} answered with the HTTP status {status}.", status=status)
-        hint = " Name one by --api-key or OPENAI_API_KEY." if status == 401 else ""
+        hint = " Give one with --api-key or OPENAI_API_KEY." if status == 401 else ""
         return ChatError(f"{reported.message}{hint}", param=reported.param, status=status)
 
 

@@ -137,4 +137,4 @@ def requested_tool(text: str) -> Json:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise ConfigurationError(f"--tool is no JSON object: {error}.") from error
+        raise ConfigurationError(f"--tool is not a JSON object: {error}.") from error

@@ -13,7 +13,7 @@ _RESET: Final = "\x1b[0m"
 class Screen:
     """Writes an answer. All text is made harmless (`visible`).
 
-    Only the answer's text is written if the stream is no terminal.
+    Only the answer's text is written if the stream is not a terminal.
     """
 
     def __init__(self, stream: TextIO, *, colours: bool) -> None:

@@ -75,7 +75,7 @@ class LineCalls:
     async def run(self, job: BatchJob, line: PendingLine) -> LineOutcome:
         """Run a line until it has a result.
 
-        A rejection because of a limit, or because the model is not available now, is no result: the line is run again after a
+        A rejection because of a limit, or because the model is not available now, is not a result: the line is run again after a
         while. Raises `PermissionDenied` if the batch's API key is no longer valid, and `Draining`. Cancelling cancels the request.
         """
         delegation = job.delegation

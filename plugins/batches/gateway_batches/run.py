@@ -161,7 +161,7 @@ class BatchRun:
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
-            running.cancel()  # of no effect where it is done
+            running.cancel()  # has no effect if it is done
             await asyncio.wait((running, stopping))
         if not running.cancelled():
             running.result()

@@ -23,7 +23,7 @@ class Reranking:
         self._config = config
         self._reranker: Reranker | None = None
         self._gives_logits = False
-        """Whether the model has given a score that is no share from 0 to 1."""
+        """Whether the model has given a score that is not a share from 0 to 1."""
 
     def use(self, services: GatewayServices) -> None:
         """Set the model. Raises `ConfigurationError` if it does not exist."""

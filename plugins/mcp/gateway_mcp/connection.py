@@ -325,7 +325,7 @@ def reason(error: BaseException) -> str:
         case MCPError(code=code, message=message) if code == PARSE_ERROR and message.startswith(
             _UNREADABLE
         ):
-            return "its answer is no valid message of the protocol"
+            return "its answer is not a valid message of the protocol"
         case MCPError():
             return error.message[:LONGEST_MESSAGE]
         case httpx2.HTTPStatusError():

@@ -262,7 +262,7 @@ class MessageAssembler:
             case EncryptedReasoning():
                 pass  # signatures carry the text alone
             case CitationStarted() | CitationEnded():
-                pass  # their sources are no web pages
+                pass  # their sources are not web pages
             case _:
                 assert_never(delta)
 

@@ -170,7 +170,7 @@ def decode_request(body: bytes, *, counts: bool = False) -> MessagesRequest:
     sent = {name: given.pop(name, None) for name in ("messages", "system", "tools")}
     request = convert(given, MessagesRequest)
     if request.max_tokens is None and not counts:
-        raise missing("max_tokens", "It is the most tokens to generate.")
+        raise missing("max_tokens", "It is the maximum number of tokens to generate.")
     if sent["messages"] is None:
         raise missing("messages", "Send a list of messages.")
     request.messages = decode_messages(sent["messages"])

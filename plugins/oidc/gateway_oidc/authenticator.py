@@ -18,7 +18,7 @@ MAX_NAME: Final = 256
 class OidcAuthenticator:
     """Accepts tokens that an issuer has signed for this server.
 
-    What is no JWT, or a JWT of another issuer, is left to the next authenticator. The headers `jku`, `jwk`, `x5u` and `x5c` of tokens are
+    What is not a JWT, or a JWT of another issuer, is left to the next authenticator. The headers `jku`, `jwk`, `x5u` and `x5c` of tokens are
     never read: keys come from the configured issuer only.
     """
 

@@ -24,7 +24,7 @@ RETRY_SECONDS: Final = 30.0
 """Time until keys that could not be read are read again."""
 
 _MEMBERS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
-"""The public members of a key, by its type. Shared secrets (`oct`) are no keys of an issuer."""
+"""The public members of a key, by its type. Shared secrets (`oct`) are not keys of an issuer."""
 
 
 class IssuerUnavailable(GatewayError):

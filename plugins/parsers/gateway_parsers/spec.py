@@ -89,7 +89,7 @@ class FormatSpec(Struct, frozen=True, kw_only=True, dict=True):
     hidden: tuple[str, ...] = ()
     """Hidden special tokens within text."""
     hidden_tags: tuple[str, ...] = ()
-    """Starts of hidden tags within text, as `<co`, which may have numbers."""
+    """Starts of hidden tags within text, such as `<co`, which may have numbers."""
     cites: bool = False
     """Whether hidden tags enclose cited text and number its sources; see `gateway_parsers.kit.citations`."""
     turn_ends: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ class RedactConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(
-                    f"patterns: {pattern!r} is no regular expression: {error}"
+                    f"patterns: {pattern!r} is not a regular expression: {error}"
                 ) from None
         if any(char in '"\\' or ord(char) < 32 for char in self.replacement):
             raise ValueError("replacement has no quotes, backslashes or control characters.")

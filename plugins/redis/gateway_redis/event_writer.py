@@ -13,7 +13,7 @@ from gateway_redis.keys import Keys
 from gateway_redis.server import Argument, RedisServer
 
 _ENDINGS: Final = {"now": "1", "later": "0", "no": ""}
-"""As the script takes them."""
+"""The values that the script expects."""
 
 
 class RedisEventWriter(EventBatchWriter):

@@ -20,7 +20,7 @@ from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsCo
 
 Client: TypeAlias = "Redis | RedisCluster"
 
-_TRIES_AGAIN = 2
+_RETRIES = 2
 """Number of retries by redis-py after a connection failure. All commands of the store may be sent twice. A Redis that hangs
 is not asked again: the command has used up its time."""
 
@@ -35,7 +35,7 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
         "protocol": 2,
         "retry": Retry(
             ExponentialWithJitterBackoff(base=0.02, cap=0.2),
-            _TRIES_AGAIN,
+            _RETRIES,
             supported_errors=(RedisConnectionError,),
         ),
     }

@@ -292,7 +292,7 @@ BAD_STREAMS: dict[str, list[dict[str, Any]]] = {
     "a call id twice": [ROLE, chunk(started(0, "x")), chunk(started(1, "x")), chunk({}, "tool_calls")],
     "a call that never began": [ROLE, chunk({"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}), END],
     "calls without a call": [ROLE, chunk({}, "tool_calls")],
-    "arguments that are no JSON": [
+    "arguments that are not JSON": [
         ROLE,
         chunk(started(0, "x")),
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]}),

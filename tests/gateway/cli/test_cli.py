@@ -201,7 +201,7 @@ def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None
         (SCRIPTED + "[tools.no_such_tool]", "FAIL  tool no_such_tool: tools.no_such_tool: no loaded"),
         (SCRIPTED.replace('"none"', '"nowhere"'), "FAIL  store nowhere: server.store: no loaded plugin"),
         (SCRIPTED.replace('"none"', '"memory"') + "[stores.memory]\nttl = -1", "FAIL  store memory: stores.memory.ttl"),
-        (SCRIPTED + '[tools.mcp.remote]\nallow_hosts = ["☃.net"]', "FAIL  tool mcp: tools.mcp.remote: allow_hosts: '☃.net' is no host."),
+        (SCRIPTED + '[tools.mcp.remote]\nallow_hosts = ["☃.net"]', "FAIL  tool mcp: tools.mcp.remote: allow_hosts: '☃.net' is not a host."),
         (SCRIPTED.replace("port = 0", 'host = "no.such.host.invalid"\nallow_anonymous = true'), "FAIL  address no.such.host.invalid"),
         (SCRIPTED.replace("port = 0", 'host = "0.0.0.0"'), "FAIL  address 0.0.0.0 port 8000: server.host is 0.0.0.0, which other"),
     ],
@@ -234,7 +234,7 @@ def test_the_banner_of_a_server_with_keys_sends_one() -> None:
 
 
 def test_the_banner_of_a_model_that_reranks_has_a_request_for_it() -> None:
-    text = banner("http://127.0.0.1:8000", ["r"], does="reranks")
+    text = banner("http://127.0.0.1:8000", ["r"], use="reranks")
     command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)
     assert command is not None
     words = shlex.split(command[0].replace("\\\n", ""))

@@ -105,8 +105,8 @@ def test_mistakes_are_one_sentence_and_an_exit_code(
         (["wrong", "--once", "x"], 1, "The model 'wrong' does not exist here. Models: m, other."),
         (["--once", "x", "--image", str(tmp_path / "pixel.png")], 1, "image"),
         (["--once", "x", "--url", "http://127.0.0.1:1"], 1, "Nothing listens on http://127.0.0.1:1/v1."),
-        (["--once", "x", "--tool", "{"], 2, "--tool is no JSON object"),
-        (["--once", "x", "--url", "ftp://x"], 2, "is no URL of an API"),
+        (["--once", "x", "--tool", "{"], 2, "--tool is not a JSON object"),
+        (["--once", "x", "--url", "ftp://x"], 2, "is not the URL of an API"),
         (["--once", "x", "--url", "http://u:hidden@x"], 2, "has a user or a password"),
         (["--once", "x", "--api-key", "hidden\n"], 2, "The API key has characters"),
         (["--once", "x", "--image", str(tmp_path / "none.png")], 2, "No such file"),
@@ -226,7 +226,7 @@ def test_the_tiny_model_chats_by_a_key(tmp_path: Path) -> None:
         refused = chat(running.base_url, "--once", "Hello!")
         answered = chat(running.base_url, "--once", "Hello!", OPENAI_API_KEY="a-secret-key")
     assert refused.returncode == 1
-    assert refused.stderr.endswith("Name one by --api-key or OPENAI_API_KEY.\n")
+    assert refused.stderr.endswith("Give one with --api-key or OPENAI_API_KEY.\n")
     assert answered.returncode == 0
     assert answered.stdout.strip()
 

@@ -50,7 +50,7 @@ def test_a_made_reasoning_key_seals(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", 'a"b']) == 2
-    assert "is no name" in capsys.readouterr().err
+    assert "is not a valid name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

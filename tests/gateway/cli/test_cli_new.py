@@ -79,7 +79,7 @@ def test_a_name_that_cannot_be_a_module_is_refused(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["new", "tool", name]) == 2
-    assert "is no name for a plugin" in capsys.readouterr().err
+    assert "is not a valid name for a plugin" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

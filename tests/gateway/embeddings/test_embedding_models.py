@@ -74,8 +74,8 @@ async def test_what_it_cannot_have_is_not_configured(key: str, tmp_path: Any) ->
 @pytest.mark.parametrize(
     ("capabilities", "sentence"),
     [
-        ({"embeddings"}, "is no EmbeddingEngine"),
-        ({"rerank"}, "is no ScoringEngine"),
+        ({"embeddings"}, "is not an EmbeddingEngine"),
+        ({"rerank"}, "is not a ScoringEngine"),
         ({"logprobs"}, "neither generates nor embeds nor reranks"),
     ],
 )

@@ -67,7 +67,7 @@ def test_what_cannot_be_a_host_is_not_allowed() -> None:
      "a" * 64 + ".example"],
 )  # fmt: skip
 def test_a_pattern_that_matches_nothing_is_a_mistake(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"hosts: .* is no host"):
+    with pytest.raises(ValueError, match=r"hosts: .* is not a host"):
         check_host_patterns(["a.example", pattern], "hosts")
 
 

@@ -15,9 +15,9 @@ from gateway.errors import (
     RateLimited,
 )
 from gateway.metrics import Metrics
-from gateway.runtime.embedding_only import NoFormat, NoRenderer
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.model_slots import MAX_BACK_OFF, ModelSlots
+from gateway.runtime.model_uses import NoFormat, NoRenderer
 from gateway.runtime.served_model import ServedModel
 from gateway_scripted.engine import ScriptedEngine
 from tests.waiting import wait_until_async

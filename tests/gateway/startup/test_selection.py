@@ -190,7 +190,7 @@ def test_an_engine_is_chosen_by_what_the_model_is(
         (
             "gpt2",
             ("vllm",),
-            "there is no file or folder 'gpt2', and it is no name of the hub, as owner/repository or",
+            "there is no file or folder 'gpt2', and it is not a name of the hub, such as owner/repository or",
         ),
         ("absent.gguf", ("llamacpp",), "there is no file 'absent.gguf'"),
         ("fake.gguf", ("llamacpp",), "is not a GGUF file"),

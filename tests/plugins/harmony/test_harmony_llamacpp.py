@@ -176,7 +176,7 @@ def test_log_probabilities_are_those_of_the_final_message(client: Any) -> None:
     for message in messages:
         part = message.content[0]
         said = bytes(chain.from_iterable(entry.bytes for entry in part.logprobs))
-        # What is no UTF-8 is shown as one character or several.
+        # What is not UTF-8 is shown as one character or several.
         assert said.decode("utf-8", "ignore") == part.text.replace("\N{REPLACEMENT CHARACTER}", "")
     if response.status == "completed":
         assert isinstance(json.loads(messages[-1].content[0].text)["on"], bool)

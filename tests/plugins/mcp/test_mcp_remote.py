@@ -226,7 +226,7 @@ def test_a_server_that_floods_is_given_up(mcp_gateway: StartGateway, recorder: R
 def test_garbage_is_a_failed_list(mcp_gateway: StartGateway, recorder: Recorder) -> None:
     recorder.answer = (200, {"content-type": "application/json"}, b'{"jsonrpc": "2.0", "id": 0}')
     error = failed_list(mcp_gateway(remote=HERE), recorder.url)
-    assert "could not be listed: its answer is no valid message of the protocol" in error
+    assert "could not be listed: its answer is not a valid message of the protocol" in error
 
 
 def test_a_server_with_too_many_tools_is_refused(

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "no model": (without("model"), 400, "invalid_request_error", "Missing required parameter: 'model'."),
     "unknown model": (with_(model="gpt-9"), 404, "not_found_error", "The model 'gpt-9' does not exist here. Models: scripted, small."),
     "model is a number": (with_(model=3), 400, "invalid_request_error", "Invalid type for 'model': expected a string, but got an integer instead."),
-    "no max_tokens": (without("max_tokens"), 400, "invalid_request_error", "Missing required parameter: 'max_tokens'. It is the most tokens to generate."),
+    "no max_tokens": (without("max_tokens"), 400, "invalid_request_error", "Missing required parameter: 'max_tokens'. It is the maximum number of tokens to generate."),
     "max_tokens negative": (with_(max_tokens=-1), 400, "invalid_request_error", "Invalid 'max_tokens': integer below minimum value. Expected a value >= 0, but got -1 instead."),
     "max_tokens as text": (with_(max_tokens="5"), 400, "invalid_request_error", "Invalid type for 'max_tokens': expected an integer, but got a string instead."),
     "no messages": (without("messages"), 400, "invalid_request_error", "Missing required parameter: 'messages'. Send a list of messages."),

@@ -102,7 +102,7 @@ def run_issuer() -> Iterator[LocalIssuer]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *args: Any) -> None:
-            """A client that has left is no error."""
+            """A client that has left is not an error."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         issuer.url = f"http://127.0.0.1:{server.server_address[1]}"

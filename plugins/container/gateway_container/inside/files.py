@@ -65,7 +65,7 @@ class Folder:
         )
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ValueError(f"{path} is no file any more")
+                raise ValueError(f"{path} is not a file any more")
             return {"data": base64.b64encode(os.pread(descriptor, size, offset)).decode()}
         finally:
             os.close(descriptor)

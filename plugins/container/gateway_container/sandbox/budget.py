@@ -120,7 +120,7 @@ def _cgroup_limits() -> Iterator[int]:
                 # If the group's own folder is not visible, as in a container, the visible root is the group.
                 for folder in (group, *group.parents):
                     for name in ("memory.max", "memory.limit_in_bytes"):
-                        with suppress(OSError, ValueError):  # "max" is no limit
+                        with suppress(OSError, ValueError):  # "max" means no limit
                             yield int((folder / name).read_text())
                     if folder == root:
                         break

@@ -76,7 +76,7 @@ COMMAND_4_TEXT = Frame(
 )
 
 CITATION = ("<co", "</co")
-"""Tags around cited text, as `<co>…</co: 0:[1]>`. For their numbers see `gateway_parsers.kit.citations`."""
+"""Tags around cited text, such as `<co>…</co: 0:[1]>`. For their numbers see `gateway_parsers.kit.citations`."""
 
 KIMI_1 = ReasoningMarkers(open="◁think▷", close="◁/think▷", call_ends_it="always")
 

@@ -130,7 +130,7 @@ class ArgumentWriter:
         else:
             text = "".join(self._held) + spaces
             types = self._types or (ANY_TYPE if self._mixed is not None else frozenset())
-            untyped = not self._types and text.strip() == "None"  # as True is true
+            untyped = not self._types and text.strip() == "None"  # Python's spelling, like True
             if text in self._choices and "string" in types:
                 self.parts.append(quoted(text))
             else:
@@ -160,7 +160,7 @@ def typed(text: str, types: frozenset[JsonType]) -> str:
 
 
 def _unescaped(text: str, types: frozenset[JsonType]) -> str | None:
-    """The value of JSON that the model escaped as within a string; None if it is none."""
+    """The value of JSON text that the model escaped as if it were inside a string; None if it is not such text."""
     inner = string_value(f'"{text}"', strict=False)
     if inner is None:
         return None

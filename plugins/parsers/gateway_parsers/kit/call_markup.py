@@ -65,7 +65,7 @@ class CallMarkup:
 
 
 def is_open_tag(text: str) -> bool:
-    """Whether a marker is the start of a tag that has attributes or a name, as `<parameter=`."""
+    """Whether a marker is the start of a tag that has attributes or a name, such as `<parameter=`."""
     return text.startswith("<") and not text.endswith(">")
 
 

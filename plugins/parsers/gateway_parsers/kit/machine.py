@@ -27,7 +27,7 @@ from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.spec import FormatSpec
 
 _NUMBERS: Final = re.compile(r"[\d\s,:\[\]]")
-"""Characters of a citation's tag, as `</co: 0:[1,2]>`."""
+"""Characters of a citation's tag, such as `</co: 0:[1,2]>`."""
 _IN_TAG: Final = re.compile(r"[^<\n]")
 _MIN_OPENER: Final = 3
 """Length from which the beginning of a marker, at a limit, is hidden if it starts a line or a block."""

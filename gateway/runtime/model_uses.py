@@ -1,4 +1,4 @@
-"""Models that only embed or rerank, and their placeholder renderer and output format."""
+"""What a model is used for: generating, embedding or reranking; and placeholders for models that do not generate."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def check_engine(engine: Engine, name: str, where: str) -> None:
     claimed = engine.capabilities
     if "embeddings" in claimed and not isinstance(engine, EmbeddingEngine):
         raise ConfigurationError(
-            f"{where}: the engine {name!r} says that it embeds, and is no EmbeddingEngine: a mistake of its plugin."
+            f"{where}: the engine {name!r} claims embeddings, but is not an EmbeddingEngine: a mistake of its plugin."
         )
     if "rerank" in claimed and not isinstance(engine, ScoringEngine):
         raise ConfigurationError(
-            f"{where}: the engine {name!r} says that it reranks, and is no ScoringEngine: a mistake of its plugin."
+            f"{where}: the engine {name!r} claims rerank, but is not a ScoringEngine: a mistake of its plugin."
         )
     if not claimed & {"embeddings", "rerank"} and not generates(engine):
         raise ConfigurationError(
@@ -42,13 +42,13 @@ def check_engine(engine: Engine, name: str, where: str) -> None:
         )
 
 
-def only_does(engine: Engine) -> str:
-    """What an engine that does not generate does: `embeds`, `reranks` or both."""
-    does = {"embeddings": "embeds", "rerank": "reranks"}
-    return " and ".join(verb for name, verb in does.items() if name in engine.capabilities)
+def uses_of(engine: Engine) -> str:
+    """The uses of an engine that does not generate, for messages: `embeds`, `reranks` or both."""
+    verbs = {"embeddings": "embeds", "rerank": "reranks"}
+    return " and ".join(verb for name, verb in verbs.items() if name in engine.capabilities)
 
 
-def only_at(engine: Engine) -> str:
+def paths_of(engine: Engine) -> str:
     """The APIs of an engine that does not generate."""
     paths = {"embeddings": "/v1/embeddings", "rerank": "/v1/rerank"}
     return " or ".join(path for name, path in paths.items() if name in engine.capabilities)
@@ -84,4 +84,4 @@ class NoFormat:
 
 
 def _refuse(engine: Engine) -> NoReturn:
-    raise Unsupported(f"This model only {only_does(engine)}. Use {only_at(engine)}.", param="model")
+    raise Unsupported(f"This model only {uses_of(engine)}. Use {paths_of(engine)}.", param="model")
