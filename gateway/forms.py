@@ -85,10 +85,14 @@ async def _read(
                     for piece in parser.parse(received):
                         if isinstance(piece, MultipartSegment):
                             field, text = piece.name, bytearray()
+                            if field in fields or (field == part and filename is not None):
+                                raise InvalidRequest(
+                                    f"The form has more than one part '{field[:100]}'. Send one.",
+                                    param=field[:100],
+                                    code="duplicate_parameter",
+                                )
                             if field == part:
                                 filename, size = piece.filename or "", 0
-                                content.seek(0)
-                                content.truncate()
                         elif not piece:
                             if field != part:
                                 fields[field] = text.decode("utf-8", "replace")

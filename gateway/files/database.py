@@ -22,6 +22,38 @@ _STEPS: Final = 100_000
 """SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
 
 
+class DatabaseFile:
+    """The file of an SQLite database, which may be removed or replaced while it is in use."""
+
+    def __init__(self, path: Path) -> None:
+        """The file must exist."""
+        self._path = path
+        self._identity = _identity(path)
+
+    def check(self) -> None:
+        """Raise `sqlite3.OperationalError` if there is no file at the path any more, or another one.
+
+        SQLite would go on with the file that is open, whose last name is gone: whatever was acknowledged would be lost with the
+        process. It would apply the write-ahead log of that file to another one at the path.
+        """
+        found = _identity(self._path)
+        if found is None:
+            raise sqlite3.OperationalError("the file was removed")
+        if found != self._identity:
+            raise sqlite3.OperationalError(
+                "the file was replaced while it was in use; stop all servers that use it, remove its -wal and -shm, and start them"
+            )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What distinguishes the file at `path` from others; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class FilesDatabase:
     """Runs functions with a connection, each in a transaction. Processes may share the database."""
 
@@ -47,12 +79,14 @@ class FilesDatabase:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
+        self._file: DatabaseFile | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (path.parent / "opening").open("ab") as opening:
                 # SQLite does not wait if two processes set the journal mode at the same time.
                 fcntl.flock(opening, fcntl.LOCK_EX)
                 self._run(lambda connection: _migrate(connection, versions, check), "IMMEDIATE")
+            self._file = DatabaseFile(path)
         except (OSError, StoreUnavailable) as error:
             self.close()
             raise ConfigurationError(
@@ -99,6 +133,8 @@ class FilesDatabase:
 
     def _run(self, work: Callable[[sqlite3.Connection], T], kind: _Kind) -> T:
         try:
+            if self._file is not None:
+                self._file.check()
             with transaction(self._connection(), kind) as connection:
                 return work(connection)
         except sqlite3.DatabaseError as error:

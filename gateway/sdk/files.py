@@ -10,6 +10,7 @@ from gateway.files.contents import (
     write_content,
 )
 from gateway.files.database import (
+    DatabaseFile,
     FilesDatabase,
 )
 from gateway.files.form import (
@@ -50,6 +51,7 @@ __all__ = [
     "FILE_TABLES",
     "PART",
     "PURPOSES",
+    "DatabaseFile",
     "Download",
     "FileLimits",
     "FileObject",

@@ -94,3 +94,23 @@ async def test_a_link_in_place_of_a_lock_empties_no_file(tmp_path: Path) -> None
     (folder / "opening").symlink_to(other)
     FilesDatabase(folder / "x.sqlite3", ["CREATE TABLE t (a)"], name="It", setting="s").close()
     assert other.read_text() == "precious"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_nothing_is_acknowledged_for_uploads_whose_database_is_gone(
+    tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "x.sqlite3"
+    database = FilesDatabase(path, ["CREATE TABLE t (a)"], name="The files", setting="s")
+    await database.write(lambda c: c.execute("INSERT INTO t VALUES (1)"))
+    copy, away = backed_up(path), tmp_path / "away"
+    path.rename(away)
+    if how == "replaced":
+        copy.rename(path)
+    for use in (database.write, database.read):
+        with pytest.raises(StoreUnavailable, match=how):
+            await use(lambda c: c.execute("SELECT * FROM t").fetchall())
+    away.replace(path)
+    found = await database.read(lambda c: [tuple(row) for row in c.execute("SELECT * FROM t")])
+    assert found == [(1,)]
+    database.close()

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.sdk.files import DatabaseFile
 from gateway.sdk.sql import Operation, Statement
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect, run
@@ -27,14 +28,14 @@ class SqliteDatabase:
         """The file must exist."""
         self._path = path
         self._config = config
-        self._file = _identity(path)
+        self._file = DatabaseFile(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._readers = ThreadPoolExecutor(config.readers, thread_name_prefix="sqlite-reader")
         self._free = asyncio.Semaphore(MAX_WAITING)
         self._writer = SqliteWriter(
             lambda: self._connect(read_only=False),
-            self._check_file,
+            self._file.check,
             timeout=config.timeout,
         )
         self.peers: Peers | None = None
@@ -70,7 +71,7 @@ class SqliteDatabase:
 
     def _read(self, operation: Callable[[], Operation[T]]) -> T:
         try:
-            self._check_file()
+            self._file.check()
             connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
             if connection is None:
                 connection = self._local.connection = self._connect(read_only=True)
@@ -84,20 +85,6 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             raise unavailable("read", error) from error
 
-    def _check_file(self) -> None:
-        """Raise `OperationalError` if there is no file at the path any more, or another one.
-
-        SQLite would go on with the file that is open, whose last name is gone: whatever was acknowledged would be lost with the
-        process. It would apply the log of that file to another one at the path.
-        """
-        found = _identity(self._path)
-        if found is None:
-            raise sqlite3.OperationalError("the file was removed")
-        if found != self._file:
-            raise sqlite3.OperationalError(
-                "the file was replaced while it was in use; stop all servers that use it, remove its -wal and -shm, and start them"
-            )
-
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         return connect(
             self._path,
@@ -105,15 +92,6 @@ class SqliteDatabase:
             synchronous=self._config.synchronous,
             read_only=read_only,
         )
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What distinguishes the file at `path` from others; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _nothing() -> Operation[None]:

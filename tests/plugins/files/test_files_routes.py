@@ -122,6 +122,8 @@ def test_a_file_lives_as_long_as_it_was_asked_to(ada: Any) -> None:
         ({"files": {"file": ("a.txt", b"x" * 3_000_001)}, "data": {"purpose": "vision"}}, 413, "file"),
         ({"files": {"file": ("a.txt", b"x" * 4_000_000)}, "data": {"purpose": "vision"}}, 413, None),
         ({"files": {"file": ("../..", b"x")}, "data": {"purpose": "x" * 5000}}, 400, "purpose"),
+        ({"files": [("file", ("a", b"x")), ("file", ("b", b"y"))], "data": {"purpose": "vision"}}, 400, "file"),
+        ({"files": [("purpose", (None, b"vision")), ("purpose", (None, b"vision")), ("file", ("a", b"x"))]}, 400, "purpose"),
         ({"json": {"purpose": "vision"}}, 415, None),
         ({"content": b"nothing", "headers": {"content-type": "multipart/form-data"}}, 400, None),
         ({"content": b"nothing", "headers": {"content-type": "multipart/form-data; boundary=x"}}, 400, None),
