@@ -29,6 +29,8 @@ _WAITING_METHODS: Final = frozenset({"connect", "recv", "recv_into", "send", "se
 """Of sockets that block."""
 _WAITING_FUNCTIONS: Final = frozenset({"run", "call", "check_call", "check_output"})
 """Functions of `subprocess` that wait for the process."""
+_DEFAULT_EXECUTOR: Final = "asyncio_"
+"""How asyncio begins the names of the threads of a default executor."""
 
 
 def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
@@ -108,14 +110,13 @@ class Leftovers:
         self._threads = set(threading.enumerate())
 
     def now(self) -> list[str]:
-        """What exists in addition. Threads of asyncio's default executor, which all code shares, do not count."""
-        executor = getattr(asyncio.get_running_loop(), "_default_executor", None)
-        shared = getattr(executor, "_threads", ())
+        """What exists in addition. Threads of the default executors of event loops, which all code shares, do not count: this
+        one's, and those of a gateway that runs beside."""
         tasks = [f"task {each.get_coro()!r}" for each in asyncio.all_tasks() - self._tasks]
         threads = [
             f"thread {each.name}"
             for each in set(threading.enumerate()) - self._threads
-            if each.is_alive() and each not in shared
+            if each.is_alive() and not each.name.startswith(_DEFAULT_EXECUTOR)
         ]
         return tasks + threads
 

@@ -277,7 +277,7 @@ class ApiContract(ClosingContract, OnAsyncio):
     def test_a_client_that_leaves_frees_the_engine(self, served: ServedApi) -> None:
         connection, answer = served.connect(self._asked("go slowly", stream=True), key="ada")
         answer.read(1)
-        assert served.engine().running
+        _wait_until(lambda: served.engine().running)
         connection.close()
         self._is_idle(served, "m")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from gateway.deltas import (
 from gateway.errors import GatewayError
 from gateway.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest, Turn
 from gateway.testing.closing_contract import ClosingContract
+from gateway.testing.linear_cost import check_cost_is_linear
 from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.reading import Block, blocks, check_grammar, cut
 from gateway.wire.common import encode
@@ -200,18 +200,10 @@ class PolicyContract(ClosingContract, OnAsyncio):
             pytest.skip("it filters no output")
         with no_waiting("the policy's filter"):
             self._shown(policy, [TextDelta(self.accepted)])
-        short, long = (self._cost(policy, size) for size in (_BIG // 8, _BIG))
-        assert long < 24 * short, f"{short:.4f} s, then {long:.4f} s"
-
-    def _cost(self, policy: Policy, size: int) -> float:
-        """CPU seconds for one output, the better of two runs."""
-        best = float("inf")
-        for _ in range(2):
-            output: list[Delta] = [TextDelta("word ")] * (size // 5)
-            start = time.thread_time()
-            self._shown(policy, output)
-            best = min(best, time.thread_time() - start)
-        return best
+        short, long = ([TextDelta("word ")] * (size // 5) for size in (_BIG // 8, _BIG))
+        check_cost_is_linear(
+            lambda: self._shown(policy, short), lambda: self._shown(policy, long), "the filter"
+        )
 
     def _shown(self, policy: Policy, output: Sequence[Delta]) -> tuple[list[Block], str | None]:
         """What the client sees of an output that comes in these deltas, and what the policy ended it with."""

@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
     "gateway.testing.embedding_contract",
     "gateway.testing.engine_contract",
     "gateway.checks.generating",
+    "gateway.testing.linear_cost",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",
     "gateway.testing.policy_contract",

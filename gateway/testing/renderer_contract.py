@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
 
@@ -23,6 +23,7 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
+from gateway.testing.linear_cost import check_cost_is_linear
 from gateway.testing.scripted import ScriptedTokenizer, scripted_tokenizer
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
@@ -166,14 +167,13 @@ class RendererContract:
         times."""
         renderer, _ = self._made(make_renderer)
         for messages, size in ((1, 20_000), (250, 20)):
-            short, long = (
-                _cost(renderer, *made)
-                for made in (
-                    (messages, size),
-                    (messages * 8, size) if messages > 1 else (messages, size * 8),
-                )
+            eightfold = (messages * 8, size) if messages > 1 else (messages, size * 8)
+            short, long = _long_turn(messages, size), _long_turn(*eightfold)
+            check_cost_is_linear(
+                partial(renderer.render, short),
+                partial(renderer.render, long),
+                f"{messages} messages",
             )
-            assert long < 24 * short, f"{messages} messages: {short:.4f} s, then {long:.4f} s"
 
     @pytest.mark.parametrize("field", _FIELDS)
     def test_no_text_from_outside_becomes_a_control_token(
@@ -223,19 +223,12 @@ def _ids(rendered: RenderedPrompt) -> Sequence[int]:
     return rendered.prompt.token_ids
 
 
-def _cost(renderer: PromptRenderer, messages: int, size: int) -> float:
-    """CPU seconds for one turn, the best of three runs."""
+def _long_turn(messages: int, size: int) -> Turn:
     text = ("word < and { more \n" * (size // 19 + 1))[:size]
     items = [
         {"role": ("user", "assistant")[number % 2], "content": text} for number in range(messages)
     ]
-    turn = Turn(items=decode_items(items))
-    best = float("inf")
-    for _ in range(3):
-        start = time.thread_time()
-        renderer.render(turn)
-        best = min(best, time.thread_time() - start)
-    return best
+    return Turn(items=decode_items(items))
 
 
 def _turn(texts: dict[str, str]) -> Turn:
