@@ -138,16 +138,25 @@ async def test_a_silent_stream_fails_and_a_slow_reader_does_not(
     stubs: Start, vocabulary: str
 ) -> None:
     (stub,) = await stubs(1)
-    async with engine_on(stub, vocabulary, stall_timeout=1.0) as engine:
+    async with engine_on(stub, vocabulary, stall_timeout=600.0) as engine:
+        watch = engine._dispatcher._client._watch
+        clock = watch._clock
+
+        def pass_hours(hours: int) -> None:
+            watch._clock = lambda: clock() + 3600 * hours
+            watch.end_stalled()
+
         async with aclosing(engine.generate(request(tokens=50))) as outputs:
             count = len((await anext(outputs)).token_ids)
-            await asyncio.sleep(1.3)
+            pass_hours(1)
             count += sum([len(output.token_ids) async for output in outputs])
             assert count == 50
         stub.mode = "stall"
+        reading = asyncio.create_task(read(engine, request(2, tokens=50)))
+        await wait_until_async(lambda: any(each.waiting_since for each in watch._streams))
+        pass_hours(2)
         with pytest.raises(EngineError, match="silent"):
-            async with asyncio.timeout(60):
-                await read(engine, request(2, tokens=50))
+            await reading
 
 
 def test_the_watch_ends_only_what_is_waited_for() -> None:

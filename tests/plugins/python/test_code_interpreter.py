@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from gateway.testing.server import RunningGateway
+from tests.leaving_client import leaving_client
 from tests.plugins import streamed_calls
-from tests.plugins.leaving import leaving_client
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
