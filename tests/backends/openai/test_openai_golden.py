@@ -144,7 +144,7 @@ def steady(value: Any) -> Any:
 
 
 def post(pair: Any, path: str, body: dict[str, Any]) -> httpx.Response:
-    answer = httpx.post(f"{pair.front.base_url}{path}", json=body, timeout=30)
+    answer = httpx.post(f"{pair.front.base_url}{path}", json=body, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer
 

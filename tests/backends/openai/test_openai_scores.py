@@ -37,7 +37,7 @@ def front(
     models = {"direct": SCRIPTED, "behind": {"engine": "openai", "openai": told}}
     with (
         run_gateway({"models": models}, tmp_path_factory.mktemp("front")) as front,
-        httpx.Client(base_url=front.base_url, timeout=30) as client,
+        httpx.Client(base_url=front.base_url, timeout=60) as client,
     ):
         yield client
 

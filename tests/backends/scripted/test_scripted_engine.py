@@ -286,7 +286,7 @@ async def test_a_crash_takes_everything_with_it_and_heals() -> None:
     await asyncio.sleep(0.01)
     said, error = await collect_until_error(engine, "die")
     assert (said, type(error)) == ("ah", EngineUnavailable)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert type((await slow)[1]) is EngineUnavailable
     for call in (engine.health(), engine.check(ask(engine, "other")), answer(engine, "other")):
         with pytest.raises(EngineUnavailable):

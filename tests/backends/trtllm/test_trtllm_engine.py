@@ -15,6 +15,7 @@ from gateway.checks.generating import generate
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex, Sequence
 from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
 from gateway.protocols import TokensPrompt
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 needs_xgrammar = pytest.mark.skipif(
@@ -208,14 +209,13 @@ async def test_abort_by_closing_by_cancelling_and_by_a_stop_string(start: Any, a
     assert stopped.stop_reason == text[5:8]
     llm.executor.frozen.set()
     task = asyncio.create_task(generate(engine, long))
-    await asyncio.sleep(0.05)
-    assert engine.waiting == 1
+    await wait_until_async(lambda: engine.waiting == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     llm.executor.frozen.clear()
     assert (engine.running, engine.waiting) == (0, 0)
-    assert await asyncio.to_thread(llm.executor.idle, 5)
+    assert await asyncio.to_thread(llm.executor.idle, 60)
     assert (await generate(engine, ask(engine))).finish == "length"
 
 
@@ -227,9 +227,9 @@ async def test_death_ends_every_request_and_is_not_forgotten(
     engine, llm = await start()
     llm.executor.frozen.set()
     running = [asyncio.create_task(generate(engine, ask(engine))) for _ in range(3)]
-    await asyncio.sleep(0.05)
+    await wait_until_async(lambda: engine.waiting == 3)
     llm.executor.die(RuntimeError("a GPU fell off the bus"), tell=tell)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         ended = await asyncio.gather(*running, return_exceptions=True)
     assert [type(each) for each in ended] == [EngineUnavailable] * 3
     if tell:
@@ -270,9 +270,9 @@ async def test_closing_the_engine_ends_its_requests_and_its_worker(
         llm = tensorrt_llm.LLM.opened[-1]
         llm.executor.frozen.set()
         task = asyncio.create_task(generate(engine, ask(engine)))
-        await asyncio.sleep(0.02)
+        await wait_until_async(lambda: engine.waiting == 1)
         assert engine.info.max_model_len == 32768
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         [ended] = await asyncio.gather(task, return_exceptions=True)
     assert isinstance(ended, EngineUnavailable)
     assert tensorrt_llm.LLM.opened == []

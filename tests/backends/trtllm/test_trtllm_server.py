@@ -57,7 +57,7 @@ def test_a_client_that_goes_away_frees_the_engine(
     body = {"model": "tiny", "input": "Hello", "max_output_tokens": 900, "stream": True}
     body["temperature"] = 0
     for _ in range(12):
-        with httpx.stream("POST", f"{gateway.base_url}/responses", json=body, timeout=20) as answer:
+        with httpx.stream("POST", f"{gateway.base_url}/responses", json=body, timeout=60) as answer:
             next(answer.iter_lines())
     assert llm.executor.idle(10)
 

@@ -37,7 +37,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 @pytest.fixture
 def http(gateway: RunningGateway) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=gateway.base_url, timeout=30) as client:
+    with httpx.Client(base_url=gateway.base_url, timeout=60) as client:
         yield client
 
 

@@ -325,7 +325,7 @@ def read_all(descriptor: int) -> str:
 
 
 def get(url: str) -> Mapping[str, object]:
-    with urllib.request.urlopen(url, timeout=30) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         found: Mapping[str, object] = json.load(answer)
         return found
 

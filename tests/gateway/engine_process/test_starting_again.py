@@ -92,7 +92,7 @@ async def test_the_supervisor_answers_after_a_connection_that_it_could_not_accep
     control._listening = cast("socket.socket", refusing)
     with control:
         starter = SupervisorStarter(control.path)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await starter.start(spec_of("scripted")) == "path of m"
     assert refusing.refused
 
@@ -119,7 +119,7 @@ async def test_an_engine_is_reached_after_a_connection_that_it_could_not_accept(
         listening.bind(path)
         listening.listen()
         serving = asyncio.ensure_future(EngineHost("m", open_nothing).serve(listening))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             connection = await EngineConnection.open(path, lambda _: None)
             opened = await connection.call("open", None, Opened)
             assert opened.error == "There is no model."
@@ -187,7 +187,7 @@ async def test_an_event_loop_waits_for_a_stalled_tokenizer_for_a_short_time(
         # The first connection is that of the event loop's call.
         listening.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             first, _ = await loop.sock_accept(listening)
             connection, _ = await loop.sock_accept(listening)
             with first, connection:

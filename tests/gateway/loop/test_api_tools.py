@@ -134,7 +134,7 @@ def say(gateway_server: StartGateway, plugin: FrontPlugin) -> Any:
         plugins=[plugin],
     )
     root = gateway.base_url.removesuffix("/v1")
-    return lambda text, **ask: httpx.post(f"{root}/say", json={"text": text, **ask}, timeout=30)
+    return lambda text, **ask: httpx.post(f"{root}/say", json={"text": text, **ask}, timeout=60)
 
 
 def test_results_come_to_writers_that_show_them(say: Any, plugin: FrontPlugin) -> None:

@@ -104,7 +104,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 def chat(gateway: RunningGateway, text: str, model: str = "cut1", **body: Any) -> Any:
     asked = {"model": model, "messages": [{"role": "user", "content": text}], **body}
-    answer = httpx.post(f"{gateway.base_url}/chat/completions", json=asked, timeout=30)
+    answer = httpx.post(f"{gateway.base_url}/chat/completions", json=asked, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()["choices"][0]
 
@@ -172,7 +172,7 @@ def test_the_tokens_that_count_do_not_depend_on_how_the_output_was_cut(
             "return_token_ids": True,
             **more,
         }
-        answer = httpx.post(f"{gateway.base_url}/chat/completions", json=asked, timeout=30).json()
+        answer = httpx.post(f"{gateway.base_url}/chat/completions", json=asked, timeout=60).json()
         [choice] = answer["choices"]
         assert len(choice["token_ids"]) == answer["usage"]["completion_tokens"]
         return choice, answer["usage"]

@@ -50,7 +50,7 @@ async def test_a_lowered_limit_can_be_raised_again() -> None:
     for limit in (1, 3, 2, 4):
         admission.resize(limit, 0)
     held = [admission.reserve() for _ in range(4)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for each in held:
             await each.__aenter__()
     for each in held:

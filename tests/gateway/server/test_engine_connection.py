@@ -87,7 +87,7 @@ async def test_an_output_that_cannot_be_sent_fails_its_own_stream(bad: str) -> N
         start = Start(number, to_wire(request, with_turn=False))
         connection.data_received(framed(msgspec.msgpack.encode(start)))
     good = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not streams[2].ended or streams[2].ready:
             good += (await streams[2].take()).text
         assert good == "abcd"

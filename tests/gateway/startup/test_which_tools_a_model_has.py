@@ -126,7 +126,7 @@ def choosy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]
 
 def post(gateway: RunningGateway, path: str = "/responses", **body: Any) -> httpx.Response:
     body = {"model": "m", "input": "hello", **body}
-    return httpx.post(gateway.base_url + path, json=body, timeout=30)
+    return httpx.post(gateway.base_url + path, json=body, timeout=60)
 
 
 def told(gateway: RunningGateway, model: str = "m") -> str:
@@ -273,7 +273,7 @@ def test_a_key_has_the_tools_that_it_may_use(tmp_path: Path) -> None:
 
         def send(name: str, path: str, body: Any) -> httpx.Response:
             headers = {"authorization": f"Bearer sk-{name}"}
-            return httpx.post(gateway.base_url + path, json=body, headers=headers, timeout=30)
+            return httpx.post(gateway.base_url + path, json=body, headers=headers, timeout=60)
 
         for name, dice, search in (("all", 1, 1), ("dicing", 1, 0), ("bare", 0, 0)):
             for path, body in (("/responses", respond), ("/chat/completions", chat)):

@@ -88,7 +88,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 def respond(gateway: RunningGateway, model: str, text: str, **more: Any) -> Any:
     body = {"model": model, "input": text, **more}
-    return httpx.post(f"{gateway.base_url}/responses", json=body, timeout=30).json()
+    return httpx.post(f"{gateway.base_url}/responses", json=body, timeout=60).json()
 
 
 def said(response: Any) -> str:

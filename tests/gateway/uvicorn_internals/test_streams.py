@@ -17,7 +17,7 @@ from gateway.uvicorn_internals.fast_path import RequestResponseCycle
 Answer = tuple[int, list[str], bytes]
 COMMENT = b": keep-alive\n\n"
 CONFIG: dict[str, Any] = {
-    "server": {"ping_interval": 0.3},
+    "server": {"ping_interval": 0.1},
     "models": {
         "m": {
             "engine": "scripted",
@@ -73,7 +73,7 @@ def by_fast_path(fast: RunningGateway) -> dict[str, Answer]:
 
 def answer(gateway: RunningGateway, name: str) -> Answer:
     path, body = REQUESTS[name]
-    got = httpx.post(f"{gateway.base_url}/{path}", json={"model": "m", **body}, timeout=30)
+    got = httpx.post(f"{gateway.base_url}/{path}", json={"model": "m", **body}, timeout=60)
     return (
         got.status_code,
         sorted(got.headers),
@@ -97,7 +97,7 @@ def test_a_silent_stream_is_kept_open_by_comments_that_plain_asgi_sends(
     plain: RunningGateway, background: bool
 ) -> None:
     body = {"model": "m", "input": "slow", "stream": True, "background": background}
-    content = httpx.post(f"{plain.base_url}/responses", json=body, timeout=30).content
+    content = httpx.post(f"{plain.base_url}/responses", json=body, timeout=60).content
     assert content.count(COMMENT) >= 2
     assert content.replace(COMMENT, b"").endswith(b"\n\ndata: [DONE]\n\n")
 

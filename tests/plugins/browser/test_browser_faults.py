@@ -197,7 +197,7 @@ def test_a_client_that_leaves_in_mid_call_ends_it(
     body = {"model": model, "stream": True, "tools": SEARCH, "input": "open /hang!"}
     with (
         httpx.Client() as client,
-        client.stream("POST", f"{gateway.base_url}/responses", json=body, timeout=30) as answer,
+        client.stream("POST", f"{gateway.base_url}/responses", json=body, timeout=60) as answer,
     ):
         for line in answer.iter_lines():
             if "web_search_call.searching" in line:

@@ -167,11 +167,11 @@ def test_a_query_that_cannot_be_embedded_is_searched_by_its_words(
         {"when": "tall wrong", "error": {"status": 500, "message": "Out of order."}},
         {"when": "tall slow", "delay_ms": 10_000},
     ]
-    gateway = gateway_server(configured(tmp_path, embed={"rules": rules}, query_time=0.3))
+    gateway = gateway_server(configured(tmp_path, embed={"rules": rules}, query_time=2.0))
     with gateway.client() as client:
         store = filled(client, TEXTS)
         assert "tower.md" in found(client, store, "tall")
-        for query, reason in (("tall wrong", "Out of order."), ("tall slow", "0.3 seconds")):
+        for query, reason in (("tall wrong", "Out of order."), ("tall slow", "2 seconds")):
             caplog.clear()
             assert found(client, store, query) == ["words.md"]
             [line] = [each for each in caplog.messages if "could not embed" in each]
@@ -220,12 +220,12 @@ def test_a_passage_that_the_model_refuses_is_found_by_its_words(
 def test_a_batch_that_is_cancelled_while_its_vectors_are_made_leaves_nothing(
     gateway_server: Callable[..., Any], tmp_path: Path
 ) -> None:
-    rule = {"when": "large", "delay_ms": 400}
+    rule = {"when": "large file", "delay_ms": 2_000}
     gateway = gateway_server(configured(tmp_path, embed={"rules": [rule]}))
     engine = gateway.services.models["vectors"].engine
     with gateway.client() as client:
         store = client.vector_stores.create()
-        files = [client.files.create(file=(f"{n}.txt", b"large"), purpose="user_data").id for n in range(3)]  # fmt: skip
+        files = [client.files.create(file=(f"{n}.txt", b"large file"), purpose="user_data").id for n in range(3)]  # fmt: skip
         batch = client.vector_stores.file_batches.create(store.id, file_ids=files)
         wait_until(lambda: len(engine.running) == 2)
         assert client.vector_stores.retrieve(store.id).status == "in_progress"

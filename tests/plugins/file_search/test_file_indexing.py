@@ -71,7 +71,7 @@ async def filled(
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         done = False
         while not done:
             await asyncio.sleep(0.02)
@@ -301,7 +301,7 @@ async def test_what_is_given_up_ends_in_its_thread(tmp_path: Path) -> None:
             await asyncio.gather(
                 *(database.read(lambda c: c.execute(endless).fetchone()) for _ in range(6))
             )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         [one] = await database.read(lambda c: c.execute("SELECT 1").fetchone())
         await asyncio.to_thread(database.close)
     assert one == 1

@@ -126,9 +126,9 @@ def test_results_stay_as_they_are_if_the_model_fails(
         {"when": "wrong", "error": {"status": 500, "message": "Out of order."}},
         {"when": "slow", "delay_ms": 60_000},
     ]
-    config = configured(tmp_path, rerank={"rules": rules}, reranker_time=1.0)
+    config = configured(tmp_path, rerank={"rules": rules}, reranker_time=2.0)
     with gateway_server(config).client() as client:
-        for text, reason in (("wrong", "Out of order."), ("slow", "longer than 1 seconds")):
+        for text, reason in (("wrong", "Out of order."), ("slow", "longer than 2 seconds")):
             store = filled(client, {"a.md": f"tower {text}".encode(), "b.md": b"tower"})
             caplog.clear()
             plain = hits(client, store, "tower", ranking_options={"ranker": "none"})

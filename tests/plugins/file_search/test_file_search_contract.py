@@ -47,7 +47,7 @@ class TestFileSearch(ToolServerContract):
 
             store_id = await library.database.write(fill)
             library.indexer.wake()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 status = "in_progress"
                 while status == "in_progress":
                     await asyncio.sleep(0.02)

@@ -285,7 +285,7 @@ def test_what_cannot_be_honoured_is_refused(
 ) -> None:
     gateway = example_gateway
     body = {"model": "m", "input": "hi", "tools": [{"type": "mcp", **entry}]}
-    answer = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=30)
+    answer = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=60)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
 

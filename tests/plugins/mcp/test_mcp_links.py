@@ -64,7 +64,7 @@ async def test_attempts_to_connect_get_rarer_and_no_request_waits_for_them() -> 
 @pytest.mark.slow
 async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ() -> None:
     changes: list[None] = []
-    link = ServerLink([EXAMPLE], connect_timeout=30, tools_changed=lambda: changes.append(None))
+    link = ServerLink([EXAMPLE], connect_timeout=120, tools_changed=lambda: changes.append(None))
     try:
         first = await link.connected()
         assert await link.connected() is first
@@ -82,7 +82,7 @@ async def test_a_link_connects_anew_after_a_loss_and_tells_that_tools_may_differ
 
 async def test_all_calls_under_way_end_when_the_server_dies() -> None:
     connection = McpConnection(EXAMPLE)
-    await connection.open(seconds=30)
+    await connection.open(seconds=120)
     calls = [asyncio.create_task(connection.call(ToolCall("hang", {}))) for _ in range(5)]
     await asyncio.sleep(0.2)
     with pytest.raises(ConnectionLost):

@@ -42,6 +42,6 @@ async def test_each_notification_is_a_report(
     ):
         result = await session.call(ToolCall("steps", {"number": 20}, report))
         assert result.text == "20 steps."
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await arrived.wait()
     assert len(reports) == 20

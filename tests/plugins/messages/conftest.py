@@ -76,7 +76,7 @@ def claude(root: str) -> Iterator[Anthropic]:
 
 @pytest.fixture
 def raw(root: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=root, timeout=30) as client:
+    with httpx.Client(base_url=root, timeout=60) as client:
         yield client
 
 

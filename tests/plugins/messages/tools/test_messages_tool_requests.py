@@ -175,7 +175,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_is_refused_with_its_place(root: str, case: str) -> None:
     sent, told = BAD[case]
-    answer = httpx.post(f"{root}/v1/messages", json=sent, timeout=30)
+    answer = httpx.post(f"{root}/v1/messages", json=sent, timeout=60)
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert error["type"] == "invalid_request_error"

@@ -93,7 +93,7 @@ STREAMED = [
 
 @pytest.mark.parametrize(("text", "tools"), STREAMED)
 def test_a_stream_adds_up_to_the_plain_answer(root: str, text: str, tools: list[Any]) -> None:
-    with httpx.Client(base_url=root, timeout=30) as raw:
+    with httpx.Client(base_url=root, timeout=60) as raw:
         plain = raw.post("/v1/messages", json=body(text, *tools))
         stream = raw.post("/v1/messages", json=body(text, *tools, stream=True))
     assert plain.status_code == 200, plain.text
@@ -109,7 +109,7 @@ def test_the_clients_own_accumulator_agrees(claude: Anthropic, text: str, tools:
 
 
 def test_the_result_comes_after_the_call_and_before_the_answer(root: str) -> None:
-    with httpx.Client(base_url=root, timeout=30) as raw:
+    with httpx.Client(base_url=root, timeout=60) as raw:
         events = parse_events(
             raw.post("/v1/messages", json=body("compute it", PYTHON, stream=True)).content
         )
@@ -264,7 +264,7 @@ def test_a_cut_call_is_not_run_and_may_be_sent_back(claude: Anthropic, served_we
 def test_a_client_that_leaves_ends_the_call(root: str, served_web: Any) -> None:
     opened, closed = len(served_web.known), served_web.closed
     with (
-        httpx.Client(base_url=root, timeout=30) as raw,
+        httpx.Client(base_url=root, timeout=60) as raw,
         raw.stream(
             "POST", "/v1/messages", json=body("take your time", SEARCH, stream=True)
         ) as answer,
