@@ -58,6 +58,8 @@ def unknown_url_hint(path: str, served: Collection[str]) -> str:
     parts = path.strip("/").split("/")
     if parts[:2] == ["v1", "v1"]:
         return " The path begins with /v1 twice: leave one of them out of the client's base_url."
+    if parts == [""]:
+        return " The API is below /v1."
     if parts[0] != "v1":
         if parts[0] in _BELOW_V1:
             return " The API is below /v1: the client's base_url must end with /v1."

@@ -17,11 +17,13 @@ def banner(
     use: ModelUse = "generates",
     unix_socket: str | None = None,
     needs_key: bool = False,
+    page: bool = False,
 ) -> str:
     """The banner of a server at `base_url` (`http://127.0.0.1:8000`), or on a Unix socket, with `models`, which must not be
     empty.
 
     The example request is for `use` of the first model. If requests need an API key, it is that of `$OPENAI_API_KEY`.
+    `page`: whether browsers get a page at `/`.
     """
     name = json.dumps(models[0], ensure_ascii=False)
     body: dict[str, Any] = {"model": models[0], "input": "Hello!"}
@@ -45,6 +47,7 @@ def banner(
     curl_key = '-H "authorization: Bearer $OPENAI_API_KEY" ' if needs_key else ""
     sdk_key = "" if needs_key else ', api_key="none"'
     note = "Requests need an API key: export OPENAI_API_KEY=...\n" if needs_key else ""
+    browser = f"In a browser: {base_url}\n" if page and unix_socket is None else ""
     curl = f"""\
     curl {curl_option}{base_url}/v1/{api} -H 'content-type: application/json' \\
       {curl_key}-d {shlex.quote(json.dumps(body, ensure_ascii=False))}
@@ -60,7 +63,7 @@ def banner(
     return f"""
 Litegate listens on {where}
 Models: {", ".join(models)}
-{note}
+{browser}{note}
 {curl}{sdk}
 Ctrl-C stops it.
 """

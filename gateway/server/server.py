@@ -28,7 +28,7 @@ from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.model_slot import ModelSlot, ModelUse
-from gateway.runtime.services import Services
+from gateway.runtime.services import NamedApi, Services
 from gateway.server.banner import banner
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.engine_control import SupervisorStarter
@@ -55,6 +55,12 @@ FINAL_SECONDS = 3
 """How long the ends of stopped streams may take to be written, once the grace period is over."""
 CLOSING_SECONDS = 1
 """How long connections may then take to close."""
+
+
+def _has_page(apis: Iterable[NamedApi]) -> bool:
+    """Whether an API has a page for browsers at `/`."""
+    routes = (route for each in apis for route in each.api.routes)
+    return any((route.method, route.path) == ("GET", "/") for route in routes)
 
 
 class GatewayServer(uvicorn.Server):
@@ -95,7 +101,14 @@ class GatewayServer(uvicorn.Server):
             url = address(sockets[0], tls=self.config.is_ssl)
             unix_socket = self._services.config.server.unix_socket
             needs_key = self._services.authenticator.needs_key
-            text = banner(url, names, use=example, unix_socket=unix_socket, needs_key=needs_key)
+            text = banner(
+                url,
+                names,
+                use=example,
+                unix_socket=unix_socket,
+                needs_key=needs_key,
+                page=_has_page(self._services.apis),
+            )
             print(text, flush=True)
             notify("READY=1")
 

@@ -60,8 +60,11 @@ def _handler(
 ) -> Callable[[RouteRequest], Awaitable[Reply]]:
     async def handle(request: RouteRequest) -> Reply:
         if browsers_at is not None and "text/html" not in request.headers.get("accept", ""):
-            # What a client of the API would get without the console.
-            raise NotFound(f"Invalid URL (GET {browsers_at}).", code="unknown_url")
+            # Status and code are what a client of the API would get without the console.
+            raise NotFound(
+                f"Invalid URL (GET {browsers_at}). The API is below /v1; only browsers get a page here.",
+                code="unknown_url",
+            )
         headers = {**HEADERS, "etag": file.etag}
         if request.headers.get("if-none-match") == file.etag:
             return Reply(body=b"", status=304, content_type=file.content_type, headers=headers)

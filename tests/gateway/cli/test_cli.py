@@ -225,6 +225,13 @@ def test_the_banner_has_a_request_that_a_shell_takes() -> None:
     assert "Models: it's a model, b" in text
 
 
+def test_the_banner_says_whether_there_is_a_page() -> None:
+    line = "\nIn a browser: http://127.0.0.1:8000\n"
+    assert line in banner("http://127.0.0.1:8000", ["m"], page=True)
+    assert line not in banner("http://127.0.0.1:8000", ["m"])
+    assert "browser" not in banner("http://localhost", ["m"], page=True, unix_socket="/run/s")
+
+
 def test_the_banner_of_a_server_with_keys_sends_one() -> None:
     text = banner("http://127.0.0.1:8000", ["m"], needs_key=True)
     command = re.search(r"curl .*?\n.*?$", text, re.MULTILINE)

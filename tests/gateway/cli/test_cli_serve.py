@@ -58,6 +58,7 @@ def test_what_it_says_can_be_pasted_and_ctrl_c_ends_it(
     served: tuple[subprocess.Popen[str], str], tmp_path: Path
 ) -> None:
     process, printed = served
+    assert re.search(r"^In a browser: http://127.0.0.1:\d+$", printed, re.MULTILINE)
     snippet = re.search(r"^    from openai .*?\n\n", printed, re.MULTILINE | re.DOTALL)
     assert snippet is not None
     said = io.StringIO()

@@ -42,6 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("POST", "/api/chat", "The own APIs of Ollama"),
         ("POST", "/openai/deployments/m/chat/completions", "Azure's paths are not here"),
         ("POST", "/completion", "/v1/completions is in its place"),
+        ("GET", "/", "The API is below /v1"),
         ("GET", "/v1/nothing", ""),
         ("GET", "/v1", ""),
         ("GET", "/x", ""),
@@ -66,6 +67,7 @@ def test_the_documentation_names_every_part() -> None:
 
 def test_what_is_served_needs_no_table() -> None:
     assert unknown_url_hint("/v1/files/a/b/c", {"files"}) == ""
+    assert unknown_url_hint("/", ()) == " The API is below /v1."
     assert unknown_url_hint("/v1/batches/a/b/c", {"files"}) != ""
     assert "no batches of Messages" in unknown_url_hint("/v1/messages/batches", {"messages"})
 

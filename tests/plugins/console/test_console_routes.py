@@ -33,10 +33,11 @@ def test_a_browser_gets_the_page(url: str) -> None:
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
-def test_a_client_of_the_api_sees_nothing_of_it(url: str, accept: str) -> None:
+def test_a_client_of_the_api_is_told_where_the_api_is(url: str, accept: str) -> None:
     answer = httpx.get(url, headers={"accept": accept})
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "unknown_url"
+    assert "The API is below /v1; only browsers" in answer.json()["error"]["message"]
 
 
 def test_every_file_that_a_file_names_is_served(url: str) -> None:
