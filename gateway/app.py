@@ -79,7 +79,8 @@ from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
 from gateway.routes.unknown_urls import unknown_url_hint
 from gateway.routes.usage import completions_usage, costs, embeddings_usage
-from gateway.routes.websocket import refuse_handshake, responses_socket
+from gateway.routes.websocket import PATH as SOCKET_PATH
+from gateway.routes.websocket import is_socket_path, refuse_handshake, responses_socket
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
@@ -125,6 +126,11 @@ class GatewayApp(Litestar):
         if scope["type"] == "websocket":
             try:
                 self.guard.check_handshake(scope)
+                if not is_socket_path(scope["path"]):
+                    raise NotFound(
+                        f"Invalid URL (WebSocket {scope['path'][:1000]}). A WebSocket is opened at {SOCKET_PATH}.",
+                        code="unknown_url",
+                    )
             except GatewayError as error:
                 await refuse_handshake(error, scope, send)
                 return

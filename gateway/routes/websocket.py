@@ -48,7 +48,15 @@ MAX_WAITING = 16
 """Maximum number of queued requests per lane."""
 
 
-@websocket("/v1/responses")
+PATH = "/v1/responses"
+
+
+def is_socket_path(path: str) -> bool:
+    """Whether a WebSocket can be opened at `path`."""
+    return path.strip("/") == PATH.strip("/")
+
+
+@websocket(PATH)
 async def responses_socket(socket: Socket) -> None:
     """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
     services = services_in(socket.app)

@@ -251,6 +251,15 @@ def test_keys_and_origins_are_asked_for(start_server: Any) -> None:
     assert httpx.get(f"{guarded.url}/v1/responses/{final['id']}", headers=bearer).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/", "/v1/responses/x"])
+def test_another_path_has_no_websocket(server: Any, path: str) -> None:
+    url = server.url.replace("http://", "ws://") + path
+    with pytest.raises(InvalidStatus) as refused, connect(url, open_timeout=60):
+        pass
+    assert refused.value.response.status_code == 404
+    assert json.loads(refused.value.response.body)["error"]["code"] == "unknown_url"
+
+
 def test_a_server_that_stops_ends_what_runs_and_the_connection(start_server: Any) -> None:
     server = start_server(grace=0.3)
     with connected(server) as socket:
