@@ -69,6 +69,7 @@ LOCAL: Final = frozenset(
         "prompts",
         "remote",
         "sqlite",
+        "vllm",
     )
 )
 """The packages that the extra `litegate[local]` installs."""

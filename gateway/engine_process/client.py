@@ -265,7 +265,7 @@ async def engine_in_process(
 ) -> AsyncIterator[ProcessEngine]:
     """An engine in a process of its own, until the context is left. Raises `ConfigurationError` if it cannot be opened.
 
-    It satisfies those of the optional protocols that the engine itself satisfies. If its process dies, running requests fail with
+    It implements those of the optional protocols that the engine itself implements. If its process dies, running requests fail with
     `EngineUnavailable`, and the process is started again, as often as `starter` does. `limits` are for several server processes.
     """
     again: list[ProcessEngine] = []

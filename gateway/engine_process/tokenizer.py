@@ -34,7 +34,7 @@ _IDLE: Final = 8
 
 
 class ProcessTokenizer:
-    """Satisfies `Tokenizer`. Each thread that calls it at the same time has a connection of its own; a call takes some
+    """Implements `Tokenizer`. Each thread that calls it at the same time has a connection of its own; a call takes some
     0.1 ms. The bytes of tokens are kept."""
 
     def __init__(self, path: Callable[[], str]) -> None:

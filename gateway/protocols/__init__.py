@@ -1,6 +1,6 @@
 """The contracts between the gateway and its plugins.
 
-All protocols are structural: a plugin's class satisfies one without importing it. The contract kits in
+All protocols are structural: a plugin's class implements one without importing it. The contract kits in
 `gateway.testing` check what types cannot express. Times are in seconds and lengths in tokens unless stated otherwise.
 """
 

@@ -96,7 +96,7 @@ class EngineControl:
 
 
 class SupervisorStarter:
-    """A worker's end. Satisfies `EngineStarter`."""
+    """A worker's end. Implements `EngineStarter`."""
 
     def __init__(self, path: str) -> None:
         self._path = path

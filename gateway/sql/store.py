@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class SqlStore:
-    """Satisfies `gateway.protocols.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
+    """Implements `gateway.protocols.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
 
     Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
     used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.

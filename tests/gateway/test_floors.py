@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -78,19 +78,36 @@ def import_statements(file: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
 
 
 def imports(file: Path) -> Iterator[str]:
-    """The modules of the core that a file imports, those for type checking too."""
-    for node in import_statements(file):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module == "gateway":
-                yield from (f"gateway.{name.name}" for name in node.names)
-            elif node.module.startswith("gateway."):
-                yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (each.name for each in node.names if each.name.startswith("gateway."))
+    """The names of the core that a file imports, as `gateway.module.name`; those for type checking too."""
+    yield from of_the_core(imported_names(file, module_name(file)))
+
+
+def of_the_core(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if name.split(".")[0] == "gateway")
 
 
 def package(module: str) -> str:
-    return module.split(".")[1]
+    """The package or module below `gateway`; empty for `gateway` itself."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def module_name(file: Path) -> str:
+    """The name under which a file of the core or of a plugin is imported."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    start = next(at for at, part in enumerate(parts) if part.startswith("gateway"))
+    return ".".join(parts[start:]).removesuffix(".__init__")
+
+
+def imported_names(file: Path, module: str) -> Iterator[str]:
+    """What a file imports, as `module` or `module.name`: on its top level, in functions, and for type checking."""
+    parents = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    for node in import_statements(file):
+        if isinstance(node, ast.ImportFrom):
+            start = parents[: len(parents) - node.level + 1] if node.level else []
+            base = ".".join([*start, *([node.module] if node.module else [])])
+            yield from (f"{base}.{each.name}" for each in node.names)
+        else:
+            yield from (each.name for each in node.names)
 
 
 def own_package(file: Path) -> str:
@@ -115,6 +132,53 @@ def test_a_package_imports_from_lower_floors_only(name: str) -> None:
         if package(module) == "sdk" or FLOOR[package(module)] >= FLOOR[name]
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("planted", "module", "found"),
+    [
+        ("import gateway", "gateway_x.first", "gateway"),
+        ("import gateway.app", "gateway_x.first", "gateway.app"),
+        ("from gateway import app", "gateway_x.first", "gateway.app"),
+        ("def later():\n    from gateway.app import x", "gateway_x.first", "gateway.app.x"),
+        ("from ..app import x", "gateway.loop.first", "gateway.app.x"),
+        ("from .. import app", "gateway.loop.first", "gateway.app"),
+    ],
+)
+def test_an_import_of_the_core_is_found_however_it_is_written(
+    planted: str, module: str, found: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "first.py"
+    file.write_text(f"{planted}\n", encoding="utf-8")
+    assert list(of_the_core(imported_names(file, module))) == [found]
+
+
+def test_the_package_itself_imports_the_hooks_only() -> None:
+    assert set(imports(ROOT / "gateway" / "__init__.py")) == {"gateway.hookspecs.hookimpl"}
+
+
+def test_the_sdk_has_no_code_of_its_own() -> None:
+    for file in MODULES:
+        if own_package(file) == "sdk":
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                match node:
+                    case ast.ImportFrom(level=0) | ast.Expr(value=ast.Constant()):
+                        pass
+                    case ast.Assign(targets=[ast.Name(id="__all__")]):
+                        pass
+                    case _:
+                        pytest.fail(f"{file.relative_to(ROOT)} line {node.lineno}")
+
+
+def test_what_the_sdk_imports_is_below_the_running_of_requests() -> None:
+    """A plugin that imports the SDK imports no server, application or API."""
+    assert not [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in MODULES
+        if own_package(file) == "sdk"
+        for module in imports(file)
+        if package(module) != "sdk" and FLOOR[package(module)] >= FLOOR["loop"]
+    ]
 
 
 def test_the_sdk_is_for_plugins_alone() -> None:
@@ -151,29 +215,62 @@ def test_the_running_gateway_does_not_import_the_kits(name: str) -> None:
     assert not wrong
 
 
+# Modules that are named in strings: programs, functions of helper processes, what is loaded later.
+
+NAMED_ABOVE = {("gateway.engine_process.starting", "gateway.server.engine_main")}
+"""The program of an engine's process, which a server of any floor may start."""
+
+
+def named_modules(file: Path) -> Iterator[str]:
+    """The modules of the core, at least two levels deep, that strings of a file consist of; names of loggers are none."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    loggers = {
+        id(node.args[0])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "logging.getLogger"
+        and node.args
+    }
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in loggers
+        ):
+            module = node.value.partition(":")[0]
+            if module.count(".") > 1 and module in CORE_MODULES:
+                yield module
+
+
+CORE_MODULES = frozenset(map(module_name, MODULES))
+
+
+def test_a_module_that_is_named_in_a_string_is_on_no_higher_floor() -> None:
+    found = [
+        (module_name(file), named)
+        for file in MODULES
+        if own_package(file) not in ("sdk", "testing")
+        for named in named_modules(file)
+    ]
+    assert set(found) >= NAMED_ABOVE
+    assert {
+        (module, named) for module, named in found if FLOOR[package(named)] > FLOOR[package(module)]
+    } == NAMED_ABOVE
+
+
+def test_plugins_name_modules_of_the_sdk_only() -> None:
+    assert not [
+        f"{file.relative_to(ROOT)} names {module}"
+        for file in PLUGINS
+        for module in named_modules(file)
+        if package(module) != "sdk"
+    ]
+
+
 # No circles between files.
 
 SCRIPTS = sorted(ROOT.glob("plugins/*/gateway_*/**/*.js"))
 _SCRIPT_IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.[^"']+)["']""")
-
-
-def module_name(file: Path) -> str:
-    """The name under which a file of the core or of a plugin is imported."""
-    parts = file.relative_to(ROOT).with_suffix("").parts
-    start = next(at for at, part in enumerate(parts) if part.startswith("gateway"))
-    return ".".join(parts[start:]).removesuffix(".__init__")
-
-
-def imported_names(file: Path, module: str) -> Iterator[str]:
-    """What a file imports, as `module` or `module.name`: on its top level, in functions, and for type checking."""
-    parents = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
-    for node in import_statements(file):
-        if isinstance(node, ast.ImportFrom):
-            start = parents[: len(parents) - node.level + 1] if node.level else []
-            base = ".".join([*start, *([node.module] if node.module else [])])
-            yield from (f"{base}.{each.name}" for each in node.names)
-        else:
-            yield from (each.name for each in node.names)
 
 
 def import_graph(files: Mapping[str, Path]) -> dict[str, set[str]]:

@@ -56,6 +56,22 @@ def test_a_plugin_is_named_by_the_rule(folder: Path) -> None:
     assert any(map(core.match, project["dependencies"]))
 
 
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+def test_a_plugin_declares_the_plugins_that_it_imports_and_no_others(folder: Path) -> None:
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project.get("optional-dependencies", {}).values()
+    declared = {each for group in (project["dependencies"], *extras) for each in group}
+    found = {
+        name.partition(".")[0]
+        for file in (folder / f"gateway_{folder.name}").rglob("*.py")
+        for name in imported(file)
+        if name.startswith("gateway_")
+    } - {f"gateway_{folder.name}"}
+    assert {name.replace("_", "-").replace("gateway-", "litegate-") for name in found} == {
+        each.partition(">=")[0] for each in declared if each.startswith("litegate-")
+    }
+
+
 @pytest.mark.parametrize("folder", [ROOT, *PLUGINS], ids=lambda folder: folder.name)
 def test_every_wheel_carries_the_license(folder: Path) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]

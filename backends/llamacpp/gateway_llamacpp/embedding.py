@@ -38,7 +38,7 @@ _decode = msgspec.json.Decoder(_Reply).decode
 
 
 class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
-    """llama.cpp in process, for embeddings. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without
+    """llama.cpp in process, for embeddings. Implements `gateway.sdk.EmbeddingEngine`, and `Engine` without
     generation."""
 
     capabilities: frozenset[Capability] = frozenset({"embeddings"})

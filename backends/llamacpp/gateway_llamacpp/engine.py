@@ -33,7 +33,7 @@ _CAPABILITIES: frozenset[Capability] = frozenset(
 
 
 class LlamaCppEngine:
-    """llama.cpp in process. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it.
+    """llama.cpp in process. Implements `gateway.sdk.Engine`; bound to the event loop that opened it.
 
     Each running request occupies a thread that blocks in llama.cpp; there are as many as slots. After an abort the
     thread ends at the next chunk: one decoding step, or one batch of a long prompt.

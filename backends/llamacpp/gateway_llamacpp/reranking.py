@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(_Reply).decode
 
 
 class LlamaCppReranker(ScoringOnly, PooledEngine):
-    """llama.cpp in process, for reranking. Satisfies `gateway.protocols.ScoringEngine`, and `Engine` without generation.
+    """llama.cpp in process, for reranking. Implements `gateway.sdk.ScoringEngine`, and `Engine` without generation.
 
     llama.cpp combines the texts of a pair by the template `rerank` of the model's file, or by its special tokens.
     """

@@ -19,7 +19,7 @@ from gateway_openai.scores import ScoreCollector, UpstreamLogprob
 
 
 class DeltaBuilder:
-    """State of one streamed answer. Satisfies `gateway_remote.generation.Builder`."""
+    """State of one streamed answer. Implements `gateway_remote.generation.Builder`."""
 
     def __init__(self, request: EngineRequest, translator: Translator) -> None:
         turn, wanted = request.turn, request.sampling.logprobs

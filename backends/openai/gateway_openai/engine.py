@@ -35,7 +35,7 @@ from gateway_remote.vectors import VectorCalls
 
 
 class OpenAIEngine(ReplicaEngine):
-    """An OpenAI-compatible upstream. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
+    """An OpenAI-compatible upstream. Implements `gateway.sdk.Engine`; bound to the event loop that opened it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OpenAIEngine(ReplicaEngine):
 
 
 class MessageLanguage:
-    """Sends requests by one of the two APIs. Satisfies `gateway_remote.dispatch.Language`."""
+    """Sends requests by one of the two APIs. Implements `gateway_remote.dispatch.Language`."""
 
     def __init__(
         self, config: OpenAIConfig, model: str, translator: Translator, pool: Pool, prefix: str

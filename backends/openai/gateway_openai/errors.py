@@ -73,7 +73,7 @@ class Translator:
         return text if len(text) <= 1000 else f"{text[:999]}…"
 
     def answer(self, status: int, body: bytes, retry_after: str | None) -> Exception:
-        """The exception for an unsuccessful response. Satisfies `gateway_remote.client.Meaning`."""
+        """The exception for an unsuccessful response. Implements `gateway_remote.client.Meaning`."""
         error = _read(body)
         said = self.clean(error.message or "no reason given")
         if status in _REFUSALS:

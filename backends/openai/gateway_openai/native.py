@@ -38,7 +38,7 @@ class NativeParser:
 
 
 class NativeFormat:
-    """Satisfies `gateway.protocols.OutputFormat`. The upstream handles tools and structured outputs."""
+    """Implements `gateway.sdk.OutputFormat`. The upstream handles tools and structured outputs."""
 
     name = "native"
     keeps_special_tokens = False

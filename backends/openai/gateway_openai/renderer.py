@@ -12,7 +12,7 @@ from gateway_openai.tools import format_fields, tool_fields
 
 
 class UpstreamRenderer:
-    """Satisfies `gateway.protocols.PromptRenderer`. The prompt's `extra` holds the turn's tools, format and
+    """Implements `gateway.sdk.PromptRenderer`. The prompt's `extra` holds the turn's tools, format and
     settings."""
 
     def __init__(self, config: OpenAIConfig, context: ModelContext) -> None:

@@ -80,7 +80,7 @@ async def monitored(monitor: HealthMonitor) -> AsyncIterator[None]:
 
 
 class ReplicaEngine:
-    """The parts of `gateway.protocols.Engine` that depend on the replicas alone."""
+    """The parts of `gateway.sdk.Engine` that depend on the replicas alone."""
 
     def __init__(self, info: ModelInfo, pool: Pool, dispatcher: Dispatcher) -> None:
         self.info = info

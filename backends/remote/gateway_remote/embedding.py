@@ -21,7 +21,7 @@ from gateway_remote.vectors import VectorCalls
 
 
 class RemoteEmbedder(EmbeddingOnly, ReplicaEngine):
-    """Embedding models over HTTP. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without generation."""
+    """Embedding models over HTTP. Implements `gateway.sdk.EmbeddingEngine`, and `Engine` without generation."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from gateway_remote.tokenizer import JsonTokenizer
 
 
 class RemoteEngine(ReplicaEngine):
-    """Engines over HTTP. Satisfies `gateway.protocols.Engine`; bound to the event loop that opened it."""
+    """Engines over HTTP. Implements `gateway.sdk.Engine`; bound to the event loop that opened it."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ BuilderT = TypeVar("BuilderT", bound=Builder)
 
 
 class RemoteGeneration(Generic[BuilderT]):
-    """Reads one reply. Satisfies `gateway_remote.dispatch.ReplyStream`."""
+    """Reads one reply. Implements `gateway_remote.dispatch.ReplyStream`."""
 
     def __init__(
         self, reply: StreamedReply, read: Callable[[bytes, BuilderT], None], builder: BuilderT

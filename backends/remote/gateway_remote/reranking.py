@@ -21,7 +21,7 @@ from gateway_remote.score_calls import ScoreCalls
 
 
 class RemoteReranker(ScoringOnly, ReplicaEngine):
-    """Reranking models over HTTP. Satisfies `gateway.protocols.ScoringEngine`, and `Engine` without generation."""
+    """Reranking models over HTTP. Implements `gateway.sdk.ScoringEngine`, and `Engine` without generation."""
 
     def __init__(
         self,

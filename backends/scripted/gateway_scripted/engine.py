@@ -76,7 +76,7 @@ _SEES: Final[dict[MediaKind, Capability]] = {"image": "images", "audio": "audio"
 
 
 class ScriptedEngine:
-    """Implements `gateway.protocols.Engine` with a scenario in place of a model.
+    """Implements `gateway.sdk.Engine` with a scenario in place of a model.
 
     The rule whose `when` occurs last in the decoded prompt determines the answer, verbatim, even if a tool or format is
     forced. If no rule matches, a forced tool or schema gets a minimal instance, and otherwise the last user text is

@@ -75,7 +75,7 @@ def minimal_object(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def minimal_text(constraint: Constraint) -> str:
-    """A short text that satisfies `constraint`. Raises `Unsupported` for grammars, which are not parsed here."""
+    """A short text that implements `constraint`. Raises `Unsupported` for grammars, which are not parsed here."""
     match constraint:
         case Const(text):
             return text

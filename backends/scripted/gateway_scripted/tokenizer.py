@@ -91,7 +91,7 @@ _WORD = re.compile(r" ?\w+| ?[^\w\s]+|\s+")
 
 
 class ScriptedTokenizer:
-    """Implements `gateway.protocols.Tokenizer`. Immutable, so one instance can be shared by all models.
+    """Implements `gateway.sdk.Tokenizer`. Immutable, so one instance can be shared by all models.
 
     `markers` are further tokens with their own id, which are kept in the text.
     """

@@ -23,7 +23,7 @@ from gateway_vllm.pooled import PooledEngine
 
 
 class VllmEmbedder(EmbeddingOnly, PooledEngine):
-    """vLLM in process, for embeddings. Satisfies `gateway.protocols.EmbeddingEngine`, and `Engine` without
+    """vLLM in process, for embeddings. Implements `gateway.sdk.EmbeddingEngine`, and `Engine` without
     generation."""
 
     def __init__(self, host: Host, config: VllmConfig, context: EngineContext) -> None:

@@ -35,7 +35,7 @@ from gateway_vllm.pooled import PooledEngine
 
 
 class VllmReranker(ScoringOnly, PooledEngine):
-    """vLLM in process, for reranking. Satisfies `gateway.protocols.ScoringEngine`, and `Engine` without generation.
+    """vLLM in process, for reranking. Implements `gateway.sdk.ScoringEngine`, and `Engine` without generation.
 
     vLLM combines the texts of a pair, by the score template of the configuration or of the model's class, or by the
     tokenizer's rule for pairs.

@@ -4,7 +4,7 @@
     [[call]] {"tool": "get_weather", "with": {"city": "Oslo"}} [[/call]]
 
 The syntax is of a supported kind, so the format is data for the kit of `litegate-parsers`. A format of another kind
-implements `gateway.protocols.OutputFormat` and passes the same contract tests (see `tests/`). Install the plugin
+implements `gateway.sdk.OutputFormat` and passes the same contract tests (see `tests/`). Install the plugin
 (`pip install -e .`) and select it with `parser = "bracketed"`. It is selected automatically for models whose chat template
 contains the markers.
 """

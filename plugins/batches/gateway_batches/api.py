@@ -24,7 +24,7 @@ from gateway_batches.runner import Runner
 
 
 class BatchesApi:
-    """Satisfies `gateway.protocols.Api` and `gateway.protocols.ServicesUser`."""
+    """Implements `gateway.sdk.Api` and `gateway.sdk.ServicesUser`."""
 
     def __init__(
         self, database: BatchDatabase, files: UploadedFiles, runner: Runner, config: BatchesConfig

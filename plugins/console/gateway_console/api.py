@@ -32,7 +32,7 @@ KEPT_RUNS: Final = 100
 
 
 class ConsoleApi:
-    """Satisfies `gateway.protocols.Api` and `gateway.protocols.ServicesUser`."""
+    """Implements `gateway.sdk.Api` and `gateway.sdk.ServicesUser`."""
 
     def __init__(self, files: Mapping[str, StaticFile]) -> None:
         page = files[PAGE]

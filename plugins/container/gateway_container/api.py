@@ -39,7 +39,7 @@ class AddedFile(Value, frozen=True, kw_only=True):
 
 
 class ContainersApi:
-    """Satisfies `gateway.protocols.Api`."""
+    """Implements `gateway.sdk.Api`."""
 
     def __init__(self, containers: Containers) -> None:
         self._containers = containers

@@ -20,7 +20,7 @@ _POLL_MILLISECONDS = "250"
 
 
 class VectorStoresApi:
-    """Satisfies `gateway.protocols.Api`."""
+    """Implements `gateway.sdk.Api`."""
 
     @property
     def routes(self) -> Sequence[Route]:

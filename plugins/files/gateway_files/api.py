@@ -17,7 +17,7 @@ _ADVICE: Final = "Send the part as a form: content type 'multipart/form-data', w
 
 
 class FilesApi(FileRoutes):
-    """Satisfies `gateway.protocols.Api`."""
+    """Implements `gateway.sdk.Api`."""
 
     def __init__(self, files: Files) -> None:
         super().__init__(files)

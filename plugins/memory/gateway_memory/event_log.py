@@ -27,7 +27,7 @@ class EventLog:
         self.ending = False
         """True once the response has ended: only the last events are still to come."""
         self.attempt = 0
-        """The attempt whose events are accepted; see `gateway.protocols.StoredResponse`."""
+        """The attempt whose events are accepted; see `gateway.sdk.StoredResponse`."""
         self._grown = grown
         self._events: list[bytes] = []
         self._complete = False

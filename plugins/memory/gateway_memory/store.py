@@ -62,7 +62,7 @@ class _Entry:
 
 
 class MemoryStore(CompletionStore, ConversationStore):
-    """Satisfies `gateway.protocols.ResponseStore` within one process. Must be used on one event loop.
+    """Implements `gateway.sdk.ResponseStore` within one process. Must be used on one event loop.
 
     No method awaits while it changes state, so each is atomic. Entries not used for `ttl` seconds are evicted.
     When `max_responses`, `max_conversations`, `max_completions` or `max_bytes` is exceeded, the least recently

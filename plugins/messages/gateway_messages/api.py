@@ -37,7 +37,7 @@ class TokenCount(Value, frozen=True, kw_only=True):
 
 
 class MessagesApi:
-    """Satisfies `gateway.protocols.Api`."""
+    """Implements `gateway.sdk.Api`."""
 
     def __init__(self, config: MessagesConfig) -> None:
         self._config = config

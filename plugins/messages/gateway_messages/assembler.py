@@ -95,7 +95,7 @@ class BlockWriter(Protocol):
 
 
 class MessageAssembler:
-    """Assembles one message: `gateway.protocols.AnswerWriter`. Not reusable."""
+    """Assembles one message: `gateway.sdk.AnswerWriter`. Not reusable."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class MessageAssembler:
         return b"".join(out)
 
     def called(self, result: ToolResult) -> bytes:
-        """See `gateway.protocols.CallWriter`."""
+        """See `gateway.sdk.CallWriter`."""
         if self._hides_output:
             return b""
         call = self._running.popleft()

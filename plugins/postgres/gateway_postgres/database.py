@@ -26,7 +26,7 @@ _TRIES: Final = 5
 
 
 class PostgresDatabase:
-    """Satisfies `gateway.sdk.sql.SqlDatabase` for all gateways with one schema."""
+    """Implements `gateway.sdk.sql.SqlDatabase` for all gateways with one schema."""
 
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config

@@ -31,7 +31,7 @@ from gateway_prompts.objects import (
 
 
 class PromptsApi:
-    """Satisfies `gateway.protocols.Api`, `PromptSource` and `ServicesUser`."""
+    """Implements `gateway.sdk.Api`, `PromptSource` and `ServicesUser`."""
 
     def __init__(self, config: PromptsConfig) -> None:
         self._config = config

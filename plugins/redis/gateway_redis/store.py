@@ -40,7 +40,7 @@ from gateway_redis.values import ValueTable
 
 
 class RedisStore:
-    """Satisfies `gateway.protocols.ResponseStore` for all gateways that use one Redis with one prefix."""
+    """Implements `gateway.sdk.ResponseStore` for all gateways that use one Redis with one prefix."""
 
     def __init__(
         self, server: RedisServer, config: RedisConfig, *, max_bytes: int = MAX_BYTES

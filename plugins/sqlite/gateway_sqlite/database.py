@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class SqliteDatabase:
-    """Satisfies `gateway.sdk.sql.SqlDatabase` for the processes of one machine."""
+    """Implements `gateway.sdk.sql.SqlDatabase` for the processes of one machine."""
 
     def __init__(self, path: Path, config: SqliteConfig) -> None:
         """The file must exist."""

@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from gateway import sdk
 from gateway.sdk import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by
@@ -232,12 +233,7 @@ def _prefixes(path: str) -> list[str]:
 
 def _import_folders() -> set[str]:
     """The folders from which the gateway and its plugins are imported."""
-    import gateway
-
-    return {
-        os.path.dirname(os.path.dirname(os.path.abspath(gateway.__file__))),
-        str(_PACKAGE.parent),
-    }
+    return {str(Path(sdk.__file__).absolute().parents[2]), str(_PACKAGE.parent)}
 
 
 def _with_targets(paths: list[str]) -> list[str]:
