@@ -16,6 +16,7 @@ from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
 from gateway.request_stats import current_request
 from gateway.routes.answer_head import AnswerHead
+from gateway.routes.body_slices import SLICE, send_body
 from gateway.uvicorn_internals.disconnect import on_disconnect
 from gateway.uvicorn_internals.fast_path import SingleWrite, unbegun_cycle, write_answer
 from gateway.wire.common import encode
@@ -54,19 +55,23 @@ class JsonAnswer:
         ]
         if self._model is not None:
             headers.append(answered_by(self._model))
+        body = self.body
+        more = len(body) > SLICE
         head = getattr(send, "__self__", None)
-        if isinstance(head, AnswerHead):
+        if isinstance(head, AnswerHead) and not more:
             cycle = unbegun_cycle(head.server_send)
             if cycle is not None:
-                write_answer(cycle, self._status, head.begin(self._status, headers), self.body)
+                write_answer(cycle, self._status, head.begin(self._status, headers), body)
                 return
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
         send_directly = direct(scope, send)
         with SingleWrite(send_directly):
             await send(start)
             await send_directly(
-                {"type": "http.response.body", "body": self.body, "more_body": False}
+                {"type": "http.response.body", "body": body[:SLICE], "more_body": more}
             )
+        if more:
+            await send_body(send_directly, body, at=SLICE)
 
 
 def json_answer(body: object, *, status: int = 200, model: str | None = None) -> JsonAnswer:

@@ -12,6 +12,7 @@ from gateway.loop.api_run import ApiRun
 from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import Reply
 from gateway.routes.answers import PlainAnswer, answered_by
+from gateway.routes.body_slices import send_body
 from gateway.routes.stream_body import StreamBody
 from gateway.routes.streaming import StreamedAnswer
 
@@ -99,7 +100,7 @@ class ReplyAnswer:
         )
         start: Any = {"type": "http.response.start", "status": reply.status, "headers": headers}
         await send(start)
-        await send({"type": "http.response.body", "body": reply.body, "more_body": False})
+        await send_body(send, reply.body)
 
 
 def encoded_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

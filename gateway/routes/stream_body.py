@@ -9,6 +9,7 @@ from functools import partial
 from litestar.types import Send
 
 from gateway.loop.sinks import ACCEPTED
+from gateway.routes.body_slices import SLICE, send_body
 from gateway.shared_timers import SharedTimer, SharedTimers
 from gateway.uvicorn_internals.fast_path import ChunkWriter, SingleWrite, chunk_writer
 
@@ -18,7 +19,7 @@ class StreamBody:
 
     __slots__ = (
         "_headers",
-        "_is_opening",
+        "_is_sending",
         "_send",
         "_send_head",
         "_sending",
@@ -40,14 +41,14 @@ class StreamBody:
         self.write_chunk: Callable[[bytes], bool] | None = None
         """Set once the head is sent. Writes a part unless the client is slow to read, and returns whether it did; costs less
         than `write`. Not set while a part is left that was not sent."""
-        self._is_opening = False
-        """Whether the head is being sent."""
+        self._is_sending = False
+        """Whether the head or a large part is being sent, which nothing may break."""
         self._timer: SharedTimer | None = None
         """When the silence is broken next."""
         self._sending: asyncio.Task[None] | None = None
         """Sends what breaks the silence, if that cannot be written at once."""
         self._unsent = b""
-        """Parts whose sending was cancelled while it waited. They are sent before the next part."""
+        """Parts, or the rest of one, whose sending was cancelled while it waited. They are sent before the next part."""
 
     def write(self, part: bytes) -> Awaitable[None]:
         """Send `part`. Awaiting the result, before the next part, is the back-pressure; it is `ACCEPTED` where there is none. If
@@ -56,10 +57,14 @@ class StreamBody:
             part, self._unsent = self._unsent + part, b""
         if self._writer is None:
             return self._begin(part) if self._sending is None else self._write_after(part)
-        if self._writer.write(part):
+        if len(part) <= SLICE and self._writer.write(part):
             return ACCEPTED
         self._writer.wrote = True
         return self._send_part(part)
+
+    def write_later(self, part: bytes) -> None:
+        """Send `part` before the next one."""
+        self._unsent, self.write_chunk = self._unsent + part, None
 
     def keep(self, part: bytes) -> None:
         """Send `part` with the next one, or with the last."""
@@ -69,7 +74,7 @@ class StreamBody:
 
     async def open(self) -> Callable[[bytes], bool]:
         """Send the head before there is a part. Returns `write_chunk`. Called first, if at all."""
-        self._is_opening = True
+        self._is_sending = True
         await self._start()
         return self._opened().write
 
@@ -77,8 +82,7 @@ class StreamBody:
         """Send the last part."""
         if not await self.has_begun():
             await self._start()
-        last = self._unsent + part
-        await self._send({"type": "http.response.body", "body": last, "more_body": False})
+        await send_body(self._send, self._unsent + part)
 
     def keep_open(
         self, timers: SharedTimers, first: float, seconds: float, sign: Callable[[], bytes]
@@ -109,8 +113,10 @@ class StreamBody:
         writer = self._writer
         if self._sending is not None and not self._sending.done():
             return  # the client has yet to read the last sign
+        if self._is_sending or self._unsent:
+            return
         if writer is None:
-            if not self._is_opening and (part := sign()):
+            if part := sign():
                 self._sending = asyncio.create_task(self._begin(part))
             return
         if not writer.wrote and (part := sign()) and not writer.write(part) and writer.by_asgi:
@@ -118,15 +124,18 @@ class StreamBody:
         writer.wrote = False
 
     async def _begin(self, part: bytes) -> None:
-        self._is_opening, started = True, False
+        self._is_sending, started = True, False
+        first, rest = part[:SLICE], part[SLICE:]
         try:
             with SingleWrite(self._send):
                 await self._start()
                 started = True
-                await self._send_part(part)
+                await self._send_part(first)
+            if rest:
+                first, rest = rest, b""
+                await self._send_part(first)
         except asyncio.CancelledError:
-            if not started:
-                self._unsent = part
+            self._unsent = self._unsent + rest if started else part
             raise
         finally:
             if started:
@@ -151,7 +160,7 @@ class StreamBody:
     def _opened(self) -> ChunkWriter:
         self._writer = writer = chunk_writer(self._send)
         self.write_chunk = None if self._unsent else writer.write
-        self._is_opening = False
+        self._is_sending = False
         return writer
 
     def _end_timer(self) -> None:
@@ -165,9 +174,19 @@ class StreamBody:
         )
 
     async def _send_part(self, part: bytes) -> None:
+        """Send `part`, a large one in slices."""
+        at, size = 0, len(part)
+        self._is_sending = True
         try:
-            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+            while True:
+                piece = part[at : at + SLICE]
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                at += SLICE
+                if at >= size:
+                    return
         except asyncio.CancelledError:
-            # It was not written: servers wait for slow clients before they write.
-            self._unsent, self.write_chunk = part, None
+            # The piece was not written: servers wait for slow clients before they write.
+            self._unsent, self.write_chunk = part[at:], None
             raise
+        finally:
+            self._is_sending = False

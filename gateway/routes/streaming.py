@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -15,10 +15,11 @@ from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
 from gateway.responses.run import ResponseRun
 from gateway.responses.turns import Ready
 from gateway.routes.answers import SSE_HEADERS, WhileConnected, answered_by, direct, error_answer
+from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
 from gateway.runtime.services import Services
 from gateway.wire.event_frames import SSE_DONE, sse_frame
-from gateway.wire.events import TERMINAL
+from gateway.wire.events import TERMINAL, Event
 
 SSE_COMMENT = b": keep-alive\n\n"
 """A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
@@ -152,8 +153,21 @@ class _EventWriter:
             if (write_chunk := self._body.write_chunk) is not None and write_chunk(ready):
                 return ACCEPTED
             return self._body.write(ready)
-        frames = b"".join(map(sse_frame, ready))
         if isinstance(ready[-1], TERMINAL):
-            self.last = frames + SSE_DONE
+            self.last = b"".join((*map(sse_frame, ready), SSE_DONE))
             return ACCEPTED
-        return self._body.write(frames)
+        first = sse_frame(ready[0])
+        if len(first) > SLICE and len(ready) > 1:
+            return self._write_each(first, ready[1:])
+        return self._body.write(b"".join((first, *map(sse_frame, ready[1:]))))
+
+    async def _write_each(self, first: bytes, others: Sequence[Event]) -> None:
+        """Write large events one after the other. `first` is the frame of the first."""
+        left = iter(others)
+        try:
+            await self._body.write(first)
+            for event in left:
+                await self._body.write(sse_frame(event))
+        except asyncio.CancelledError:
+            self._body.write_later(b"".join(map(sse_frame, left)))
+            raise

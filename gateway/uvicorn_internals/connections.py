@@ -83,21 +83,30 @@ class ServingConfig(uvicorn.Config):
 class SendMonitor:
     """Tells when a client has stopped to read what is sent to it."""
 
-    __slots__ = ("_since", "_unsent")
+    __slots__ = ("_resumed", "_since", "_unsent")
 
     def __init__(self) -> None:
+        self._resumed = 0
         self._since: float | None = None
         self._unsent = 0
 
     def stalled(
-        self, transport: asyncio.Transport, paused: bool, now: float, seconds: float
+        self,
+        transport: asyncio.Transport,
+        paused: bool,
+        now: float,
+        seconds: float,
+        *,
+        resumed: int = 0,
     ) -> bool:
         """Whether the client has read less than 1 KiB a second for `seconds`.
 
         `paused` is whether the buffer is full. Only then, or while the connection is closing, nothing is added to it, so that
-        its size tells what the client reads; otherwise it is small.
+        its size tells what the client reads; otherwise it is small. `resumed` is how often it was full, and then was not: it is filled
+        anew each time.
         """
-        if not (paused or transport.is_closing()):
+        if not (paused or transport.is_closing()) or resumed != self._resumed:
+            self._resumed = resumed
             self._since = None
             return False
         unsent = transport.get_write_buffer_size()

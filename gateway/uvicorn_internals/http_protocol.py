@@ -202,8 +202,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not send a request, or does not read the answer."""
+        flow: LightFlowControl = self.flow  # type: ignore[assignment]  # see `connection_made`
         if self._send_watch.stalled(
-            self.transport, self.flow.write_paused, now, self._limits.send_timeout
+            self.transport,
+            flow.write_paused,
+            now,
+            self._limits.send_timeout,
+            resumed=flow.times_resumed,
         ):
             self.transport.abort()
         elif (

@@ -51,12 +51,14 @@ _NOBODY: list[asyncio.Future[None]] = []
 class LightFlowControl:
     """Like uvicorn's `FlowControl`."""
 
-    __slots__ = ("_transport", "_writable", "read_paused", "write_paused")
+    __slots__ = ("_transport", "_writable", "read_paused", "times_resumed", "write_paused")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.read_paused = False
         self.write_paused = False
+        self.times_resumed = 0
+        """How often the client has read enough for more to be written."""
         self._writable: LightEvent | None = None
         """Created when the client is first slow to read."""
 
@@ -84,6 +86,7 @@ class LightFlowControl:
     def resume_writing(self) -> None:
         if self.write_paused:
             self.write_paused = False
+            self.times_resumed += 1
             if self._writable is not None:
                 self._writable.set()
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from litestar.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -17,17 +20,21 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 import gateway_scripted
+from benchmarks import null_engine
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import EngineError, GatewayError
 from gateway.loop.choices import ByteSink
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
+from gateway.routes.answers import JsonAnswer
+from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
 from gateway.routes.streaming import StreamedAnswer
 from gateway.runtime.services import Services
 from gateway.shared_timers import SharedTimers
 from gateway.startup.service_opening import open_services
+from gateway.testing.server import run_gateway
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -168,6 +175,74 @@ async def test_a_part_whose_sending_is_cancelled_comes_before_the_next(signs: bo
         assert said != b"end" or not steps
 
 
+LARGE = bytes(range(256)) * (3 * SLICE // 256) + b"and a rest"
+
+
+async def test_a_large_part_is_sent_in_slices_the_first_with_the_head() -> None:
+    connection = Connection()
+    send = uvicorn_send(connection)
+    body = StreamBody(send, send, lambda: HEADERS)
+    await body.write(LARGE)
+    await body.write(LARGE)
+    await body.end(LARGE)
+    head, _, first = connection.written[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    chunks = [first, *connection.written[1:]]
+    assert max(map(len, chunks)) < SLICE + 32
+    assert unchunked(b"".join(chunks)) == LARGE * 3
+
+
+def unchunked(body: bytes) -> bytes:
+    parts = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        parts.append(body[: int(size, 16)])
+        body = body[int(size, 16) + 2 :]
+    return b"".join(parts)
+
+
+async def test_the_rest_of_a_large_part_whose_sending_is_cancelled_comes_before_the_next() -> None:
+    for steps in range(16):
+        client = Client(steps=2)
+        body = StreamBody(client.send, client.send, lambda: HEADERS)
+
+        async def write(body: StreamBody = body) -> None:
+            await body.write(LARGE)
+            await body.write(b"two")
+
+        writing = asyncio.create_task(write())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait((writing,))
+        await body.end(b"end")
+        assert client.statuses == [200]
+        assert b"".join(client.parts) in {LARGE + b"end", LARGE + b"twoend"} or not steps
+
+
+async def test_no_sign_comes_within_a_large_part() -> None:
+    client = Client(0.002)
+    body = StreamBody(client.send, client.send, lambda: HEADERS)
+    body.keep_open(SharedTimers(), 0.001, 0.001, lambda: b"sign")
+    await body.write(LARGE)
+    await body.write(LARGE)
+    await body.end(LARGE)
+    await body.close()
+    assert b"".join(client.parts).replace(b"sign", b"") == LARGE * 3
+    assert [part for part in b"".join(client.parts).split(b"sign") if part not in {b"", LARGE, LARGE * 2, LARGE * 3}] == []  # fmt: skip
+
+
+async def test_a_large_json_answer_is_sent_in_slices() -> None:
+    connection = Connection()
+    send = uvicorn_send(connection)
+    scope: Any = {"type": "http"}
+    await JsonAnswer(LARGE, 200)(scope, Client().receive, send)
+    head, _, first = connection.written[0].partition(b"\r\n\r\n")
+    assert b"content-length: %d" % len(LARGE) in head
+    assert b"".join((first, *connection.written[1:])) == LARGE
+    assert max(map(len, connection.written)) < SLICE + 1024
+
+
 async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
     client = Client()
     body = StreamBody(client.send, client.send, lambda: HEADERS)
@@ -293,3 +368,17 @@ async def test_silence_is_broken_by_comments(services: Services) -> None:
     assert written[0].endswith(b"\r\n\r\ne\r\n: keep-alive\n\n\r\n")
     at = written.index(b"3\r\none\r\n")
     assert any(b": keep-alive" in each for each in written[at:])
+
+
+def test_events_that_repeat_large_instructions_come_whole_and_in_order(tmp_path: Path) -> None:
+    said = "Answer briefly. " * 60_000
+    body = {"model": "m", "input": "a", "instructions": said, "stream": True, "store": False}
+    model = {"engine": "null", "renderer": "chat_template", "parser": "plain"}
+    with run_gateway({"models": {"m": model}}, tmp_path, plugins=[null_engine]) as gateway:
+        answer = httpx.post(f"{gateway.base_url}/responses", json=body)
+    *frames, done, rest = answer.text.split("\n\n")
+    events = [json.loads(frame.partition("\ndata: ")[2]) for frame in frames]
+    assert (done, rest) == ("data: [DONE]", "")
+    assert [each["sequence_number"] for each in events] == list(range(len(events)))
+    repeating = [each["type"] for each in events if each.get("response", {}).get("instructions") == said]  # fmt: skip
+    assert repeating == ["response.created", "response.in_progress", events[-1]["type"]]
