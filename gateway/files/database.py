@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.files import shrinking
+
+logger = logging.getLogger("gateway.files")
 
 T = TypeVar("T")
 
@@ -55,7 +59,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 class FilesDatabase:
-    """Runs functions with a connection, each in a transaction. Processes may share the database."""
+    """Runs functions with a connection, each in a transaction. Processes may share the database.
+
+    The space of what is deleted is given back to the disk.
+    """
 
     def __init__(
         self,
@@ -65,19 +72,21 @@ class FilesDatabase:
         name: str,
         setting: str,
         check: str = "",
-        vacuum: bool = False,
     ) -> None:
         """Create or migrate the database at `path`, and missing folders. Raises `ConfigurationError`.
 
         `versions` has the statements that migrate each version of the database to the next, separated by `;` at the
         end of a line. `name` ("The files") and `setting` (the configuration key of the folder) are for messages.
-        `check` has statements that fail if SQLite lacks what is needed. `vacuum`: whether `PRAGMA incremental_vacuum` can return space to the disk.
+        `check` has statements that fail if SQLite lacks what is needed.
         """
         self._path = path
         self._name = name
-        self._vacuum = vacuum
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
+        self._shrinker = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-shrinking")
+        self._shrinks = False
+        """Whether the shrinker is asked to run, and has not begun."""
+        self._closing = False
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
         self._file: DatabaseFile | None = None
         try:
@@ -86,6 +95,7 @@ class FilesDatabase:
                 # SQLite does not wait if two processes set the journal mode at the same time.
                 fcntl.flock(opening, fcntl.LOCK_EX)
                 self._run(lambda connection: _migrate(connection, versions, check), "IMMEDIATE")
+                shrinking.convert(self._connection(), path)
             self._file = DatabaseFile(path)
         except (OSError, StoreUnavailable) as error:
             self.close()
@@ -115,7 +125,8 @@ class FilesDatabase:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Like `read`, for work that writes; changes are rolled back if it raises. Cancelling does not stop it."""
-        return await self._in_thread(work, "IMMEDIATE")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._write, work)
 
     def now(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Like `read`, but in the calling thread: for looking up a few rows by key. Does not wait for writers."""
@@ -123,7 +134,9 @@ class FilesDatabase:
 
     def close(self) -> None:
         """Waits for running work."""
+        self._closing = True
         self._threads.shutdown()
+        self._shrinker.shutdown()
         for connection in self._opened:
             connection.close()
 
@@ -142,6 +155,24 @@ class FilesDatabase:
                 f"{self._name} cannot be reached now ({error}). Retry later."
             ) from error
 
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        result = self._run(work, "IMMEDIATE")
+        # What has been written stays written, whatever happens here. A database that is being closed takes no more work.
+        with suppress(sqlite3.Error, OSError, RuntimeError):
+            if not self._shrinks and shrinking.is_due(self._connection(), self._path):
+                self._shrinks = True
+                self._shrinker.submit(self._shrink)
+        return result
+
+    def _shrink(self) -> None:
+        self._shrinks = False
+        try:
+            if self._file is not None:
+                self._file.check()
+            shrinking.shrink_database(self._connection(), self._path, lambda: self._closing)
+        except sqlite3.Error as error:  # the next write tries again
+            logger.debug("%s: free space could not be given back: %s", self._path, error)
+
     def _connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if known is not None:
@@ -151,8 +182,7 @@ class FilesDatabase:
         )
         self._opened.append(connection)
         connection.row_factory = sqlite3.Row
-        if self._vacuum:  # must be set while the database is empty
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        shrinking.prepare(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")

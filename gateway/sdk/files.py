@@ -29,6 +29,9 @@ from gateway.files.lists import (
 from gateway.files.routes import (
     FileRoutes,
 )
+from gateway.files.shrinking import (
+    shrink_database,
+)
 from gateway.files.uploaded import (
     FILE_TABLES,
     FileLimits,
@@ -72,6 +75,7 @@ __all__ = [
     "no_such_file",
     "page",
     "part_of",
+    "shrink_database",
     "size_of",
     "temporary_file",
     "uploaded_files",

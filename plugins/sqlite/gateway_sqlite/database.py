@@ -34,6 +34,7 @@ class SqliteDatabase:
         self._readers = ThreadPoolExecutor(config.readers, thread_name_prefix="sqlite-reader")
         self._free = asyncio.Semaphore(MAX_WAITING)
         self._writer = SqliteWriter(
+            path,
             lambda: self._connect(read_only=False),
             self._file.check,
             timeout=config.timeout,

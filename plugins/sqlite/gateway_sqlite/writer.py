@@ -9,9 +9,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from gateway.sdk import StoreUnavailable
+from gateway.sdk.files import shrink_database
 from gateway.sdk.sql import Operation
 from gateway_sqlite.connections import run
 
@@ -28,9 +30,8 @@ _OF_ONE: Final = (
     sqlite3.InterfaceError,
 )
 """Errors of one operation, which leave the others of its transaction as they are."""
-_VACUUM_SECONDS: Final = 60.0
-_VACUUM_PAGES: Final = 1000
-"""How often the writer gives free pages back to the file system, and how many at once."""
+_SHRINK_SECONDS: Final = 60.0
+"""How often the writer gives free pages back to the file system, as long as nobody waits for it."""
 MAX_WAITING: Final = 2048
 """Maximum number of operations in the queue."""
 
@@ -62,20 +63,22 @@ class SqliteWriter:
 
     def __init__(
         self,
+        path: Path,
         open_connection: Callable[[], sqlite3.Connection],
         check: Callable[[], None],
         *,
         timeout: float,
     ) -> None:
-        """`open_connection` is called in the thread, again after each failure of the disk. `check` is called before each
-        transaction; it raises `sqlite3.Error` if nothing may be written."""
+        """`path` is that of the file. `open_connection` is called in the thread, again after each failure of the disk. `check` is
+        called before each transaction; it raises `sqlite3.Error` if nothing may be written."""
+        self._path = path
         self._open = open_connection
         self._check = check
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._free = asyncio.Semaphore(MAX_WAITING)
-        self._shrinks = time.monotonic() + _VACUUM_SECONDS
+        self._shrinks = time.monotonic() + _SHRINK_SECONDS
         self.failing = False
         """Whether the last transaction failed."""
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
@@ -117,6 +120,7 @@ class SqliteWriter:
             if batch:
                 self._run(batch)
                 self._settle(batch)
+                self._shrink()
             if job is None:
                 break
         self._close()
@@ -143,7 +147,6 @@ class SqliteWriter:
                 connection.execute("RELEASE operation")
             connection.execute("COMMIT")
             self.failing = False
-            self._shrink(connection)
         except BaseException as error:
             # Nothing of this is stored. SQLite may have ended the transaction by itself, or be unable to: a new
             # connection begins in a known state.
@@ -154,13 +157,13 @@ class SqliteWriter:
             for job in batch:
                 job.error = unavailable("write", error)
 
-    def _shrink(self, connection: sqlite3.Connection) -> None:
-        """Give free pages back, now and then."""
-        if time.monotonic() < self._shrinks:
+    def _shrink(self) -> None:
+        """Give free pages back, now and then, and cut the write-ahead log."""
+        if self._connection is None or time.monotonic() < self._shrinks:
             return
-        self._shrinks = time.monotonic() + _VACUUM_SECONDS
+        self._shrinks = time.monotonic() + _SHRINK_SECONDS
         try:
-            connection.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+            shrink_database(self._connection, self._path, lambda: not self._jobs.empty())
         except sqlite3.Error as error:
             logger.debug("free pages could not be given back: %s", error)
 

@@ -16,7 +16,7 @@ from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
 from gateway.testing.store_records import message, record
-from gateway_sqlite import SqliteConfig, open_sqlite
+from gateway_sqlite import SqliteConfig, open_sqlite, writer
 from gateway_sqlite.connections import connect, translated
 from gateway_sqlite.schema import prepare
 from tests.waiting import wait_until_async
@@ -239,3 +239,30 @@ async def test_a_clock_that_was_set_back_keeps_no_response_from_being_taken_over
         monkeypatch.setattr(time, "time", lambda: known() - 3600)
         assert [each.id for each in await store.take_orphans("alive", seconds=9)] == [running.id]
         assert not await store.take_orphans("other", seconds=9)
+
+
+async def test_what_is_deleted_is_given_back_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_SHRINK_SECONDS", 0.0)
+    path = tmp_path / "store.sqlite"
+    text = "words " * 1000
+    large = [record(output=[message("assistant", text) for _ in range(500)]) for _ in range(5)]
+    async with open_sqlite(config(path)) as store:
+        for each in large:
+            await store.put(each)
+        before = pages_of(path)
+        for each in large:
+            assert await store.delete(each.id, owner=each.owner)
+
+        async def small() -> bool:
+            await store.put(record())
+            return pages_of(path) < before // 2
+
+        await wait_until_async(small, "the file shrinks")
+
+
+def pages_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        [pages] = database.execute("PRAGMA page_count").fetchone()
+        return int(pages)

@@ -34,5 +34,4 @@ class ContainerDatabase(FilesDatabase):
             _VERSIONS,
             name="The containers",
             setting="resources.containers.path",
-            vacuum=True,
         )

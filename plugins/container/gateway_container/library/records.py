@@ -210,7 +210,6 @@ def sweep(connection: sqlite3.Connection) -> None:
     connection.execute(
         "DELETE FROM containers WHERE active_at + 60 * minutes <= ?", (now - _REMEMBERED,)
     )
-    connection.execute("PRAGMA incremental_vacuum").fetchall()  # returns the space to the disk
 
 
 def _object(row: sqlite3.Row) -> ContainerObject:
