@@ -240,6 +240,6 @@ def test_schemas_that_require_each_other_are_compared_once() -> None:
     }
     root = {"$defs": definitions}
     one, other = {"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}
-    begun = time.process_time()
+    begun = time.thread_time()
     assert not disjoint(one, other, root)
-    assert time.process_time() - begun < 5
+    assert time.thread_time() - begun < 20

@@ -18,11 +18,11 @@ SERVER = """
 import os, subprocess, sys, time
 from gateway.server import stop_watchdog
 stop_watchdog._install_exit_handler()
-watchdog = subprocess.Popen([sys.executable, "-I", "-S", stop_watchdog.__file__, str(os.getpid()), "1"], stdin=subprocess.PIPE)
+watchdog = subprocess.Popen([sys.executable, "-I", "-S", stop_watchdog.__file__, str(os.getpid()), "3"], stdin=subprocess.PIPE)
 for piece in PIECES:
     watchdog.stdin.write(piece)
     watchdog.stdin.flush()
-    time.sleep(0.3)
+    time.sleep(0.1)
 time.sleep(600)
 """
 FRAMES = b'  File "stuck.py", line 7 in generate\n  File "server.py", line 1 in main\n'

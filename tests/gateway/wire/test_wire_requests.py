@@ -352,9 +352,8 @@ def test_a_hostile_body_is_a_400(body: bytes) -> None:
     error = refusal_of(body)
     assert error.status == 400
     assert len(error.param or "") < 300
-    assert time.thread_time() - started < 1, (
-        "computed for this body alone, however busy the machine is"
-    )
+    # Of this thread alone, with room for the garbage collector; what grows with the square takes minutes.
+    assert time.thread_time() - started < 10
 
 
 def test_text_may_hold_anything_that_utf_8_can() -> None:

