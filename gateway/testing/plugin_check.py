@@ -58,7 +58,7 @@ def check_plugin(name: str) -> PluginReport:
         [sys.executable, "-c", _PROGRAM, name, json.dumps(HEAVY_MODULES)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"the plugin {name!r} cannot be imported:\n{done.stderr}"

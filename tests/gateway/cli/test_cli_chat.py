@@ -74,7 +74,7 @@ def chat(url: str, *arguments: str, stdin: str = "", **environment: str) -> Any:
         env={**os.environ, "OPENAI_BASE_URL": url, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -239,7 +239,7 @@ def test_a_closed_reader_is_no_trace(gateway: RunningGateway) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout.startswith("on on on")
     assert done.stderr == ""

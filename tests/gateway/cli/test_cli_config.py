@@ -241,7 +241,7 @@ def test_bash_completes_with_the_script(capsys: pytest.CaptureFixture[str], tmp_
     ask = f"""source {script}; COMP_WORDS=(gateway plugins --ki); COMP_CWORD=2
     eval "$(complete -p gateway | sed -E 's/.*-F ([^ ]+).*/\\1/')" gateway; echo "${{COMPREPLY[@]}}" """
     done = subprocess.run(
-        ["bash", "--norc", "-c", ask], capture_output=True, text=True, check=True, timeout=30
+        ["bash", "--norc", "-c", ask], capture_output=True, text=True, check=True, timeout=300
     )
     assert done.stdout.strip() == "--kind"
 

@@ -134,7 +134,7 @@ def test_offline_only_the_cache_is_used(cache: Path, hub_server: HubServer) -> N
             env={**environment(hub_server, cache), "HF_HUB_OFFLINE": "1"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     assert main(["pull", "o/m-GGUF:Q8_0"]) == 0
@@ -251,7 +251,7 @@ def test_a_disk_that_is_full_is_a_sentence_and_the_download_goes_on_later(
         env=environment(hub_server, cache),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000)),
     )
     assert done.returncode == 2
@@ -284,7 +284,7 @@ def test_a_disk_without_room_is_noticed_before_the_download(
 @pytest.mark.slow
 def test_a_terminal_shows_a_bar_and_a_log_lines(cache: Path, hub_server: HubServer) -> None:
     with process(hub_server, cache, "pull", "o/m-GGUF") as running:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=300)
     assert out == "o/m-GGUF:Q4_K_M is in the cache (4.0 MB).\n"
     percents = re.findall(
         r"INFO +gateway\.hub: downloading o/m-GGUF:Q4_K_M: (\d+) % of 4\.0 MB", err

@@ -237,7 +237,7 @@ def test_a_disk_that_is_full_amid_a_download_keeps_what_has_come(
         [sys.executable, "-c", FILLED, hub_server.url, str(hub.cache)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert run.stdout.startswith(
