@@ -49,7 +49,7 @@ RULES: list[dict[str, Any]] = [
     {"when": "sort a list", "chunk": 12, "delay_ms": 1, "pieces": [{"reasoning": "The user wants to sort a list. I show both ways."}, {"text": RICH}]},
     {"when": "hostile answer", "chunk": 7, "pieces": [{"reasoning": HOSTILE}, {"text": HOSTILE}]},
     {"when": "a million characters", "chunk": 25_000, "pieces": [{"text": "*x_" * 333_334}]},
-    {"when": "go slowly", "delay_ms": 25, "repeat": 40, "pieces": [{"text": "slow words "}]},
+    {"when": "go slowly", "delay_ms": 100, "repeat": 40, "pieces": [{"text": "slow words "}]},
     {"when": "go on forever", "delay_ms": 25, "repeat": 3000, "pieces": [{"text": "more words "}]},
     {"when": "break down", "finish": "error", "pieces": [{"text": "It begins well"}]},
     {"when": "be busy", "error": {"status": 429, "message": "The engine is busy. Try again."}},
