@@ -61,9 +61,12 @@ def strict_problem(schema: Mapping[str, Any]) -> SchemaProblem | None:
                 return SchemaProblem(
                     path, "'additionalProperties' is required to be supplied and to be false."
                 )
-            required = value.get("required")
+            listed = value.get("required")
+            required = (
+                {each for each in listed if type(each) is str} if type(listed) is list else ()
+            )
             for name in properties if type(properties) is dict else ():
-                if type(required) is not list or name not in required:
+                if name not in required:
                     return SchemaProblem(
                         path,
                         "'required' is required to be supplied and to be an array including every key in properties. "

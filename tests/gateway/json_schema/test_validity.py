@@ -83,3 +83,24 @@ def test_deep_schemas_are_read_without_recursion() -> None:
     found = invalid_place(schema)
     assert found is not None
     assert len(found.path) == 5001
+
+
+class Name(str):
+    """Counts how often any of them is compared."""
+
+    compared = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_required_properties_are_looked_up_and_not_searched_for() -> None:
+    names = [f"p{n}" for n in range(2000)]
+    properties: dict[str, Any] = {Name(name): {} for name in names}
+    Name.compared = 0
+    schema = {"properties": properties, "required": names[::-1], "additionalProperties": False}
+    assert strict_problem(schema) is None
+    assert Name.compared <= 4 * len(names)
