@@ -96,7 +96,7 @@ def test_each_kind_of_output_is_a_text_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"patterns": ["("]}, "no regular expression"),
+        ({"patterns": ["("]}, "not a regular expression"),
         ({"patterns": ["a"], "replacement": '"'}, "quotes"),
         ({"patterns": ["a"], "replacement": "\n"}, "control characters"),
     ],
