@@ -1,4 +1,4 @@
-"""Waiting for a condition. A test that waits by itself guesses how fast the machine is; these give a slow one a minute."""
+"""Waiting for a condition. A test that waits by itself guesses how fast the machine is; these give a slow one two minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SECONDS = 60.0
+SECONDS = 120.0
 """How long a condition may take. It is a bound against waiting for ever, not a claim about speed."""
 INTERVAL = 0.02
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from openai import AuthenticationError, OpenAI
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.redis_process import RedisProcess
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +26,7 @@ KEY = "sk-for-this-test"
 
 class Gateway:
     def __init__(self, settings: dict[str, str], log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.log = log
         command = [sys.executable, "-m", "gateway", "serve", "--config", str(CONFIG)]
         command += ["--port", str(self.port), "--host", "127.0.0.1"]

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -31,6 +30,8 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+
+from gateway.testing.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RUN_ELSEWHERE = {
@@ -119,9 +120,7 @@ class Reader:
     """Somebody with an empty folder and home, who does what a page says."""
 
     def __init__(self, home: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder = home / "project"
         self.folder.mkdir()
         self.server: subprocess.Popen[bytes] | None = None

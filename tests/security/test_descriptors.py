@@ -21,6 +21,7 @@ import pytest
 
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.event_loop import new_event_loop
+from gateway.testing.free_ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -113,9 +114,7 @@ def ready(server: Server) -> bool:
 
 @contextmanager
 def serving(folder: Path, workers: int, config: str = CONFIG) -> Iterator[Server]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (folder / "mcp_server.py").write_text(MCP)
     words = {"port": port, "workers": workers, "python": sys.executable, "mcp": folder / "mcp_server.py"}  # fmt: skip
     text = config

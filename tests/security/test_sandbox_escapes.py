@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.testing.free_ports import free_port
 from gateway.testing.server import to_toml
 from gateway_container.jail.seccomp import is_known, refused_syscalls
 from tests.waiting import wait_until
@@ -87,9 +88,7 @@ class Host:
         self._abstract.bind("\0" + self.abstract)
         self._unix.listen()
         self._abstract.listen()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._write()
         log = stack.enter_context((folder / "log").open("wb"))
