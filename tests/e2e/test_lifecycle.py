@@ -75,7 +75,7 @@ def run_serve(folder: Path, config: str, *arguments: str) -> subprocess.Complete
         [sys.executable, "-m", "gateway", "serve", "--config", str(file), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -253,10 +253,12 @@ async def play(network: Network, faults: Sequence[Fault]) -> None:
     async with httpx.AsyncClient(timeout=60, limits=limits) as client, TaskGroup() as group:
         for fault in faults:
             begun = [url_of(network, name) for name in fault.begun_at]
+            for url in begun:
+                await well(client, url)
             pairs = [*itertools.product(begun, (one, two))] * 2
             new = [Stream(*pair) for pair in pairs]
             reading += [group.create_task(stream.read(client)) for stream in new]
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 await asyncio.gather(*(stream.started.wait() for stream in new))
             streams += new
             before = network.lost + network.delayed
@@ -265,7 +267,7 @@ async def play(network: Network, faults: Sequence[Fault]) -> None:
             if fault.heals:
                 network.heal()
             assert network.lost + network.delayed > before
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await asyncio.gather(*reading)
         for stream in streams:
             events = stream.events
@@ -276,12 +278,17 @@ async def play(network: Network, faults: Sequence[Fault]) -> None:
                 got = await client.get(f"{url}/v1/responses/{stream.id}")
                 assert got.json() == final
         for url in (one, two):
-            await ready(url)
-            async with asyncio.timeout(60):
-                while True:
-                    asked = {"model": "m", "input": "hello"}
-                    answer = await client.post(f"{url}/v1/responses", json=asked)
-                    if answer.status_code == 200:
-                        break
-                    assert answer.status_code in (429, 503)
-                    await asyncio.sleep(0.2)
+            await well(client, url)
+
+
+async def well(client: httpx.AsyncClient, url: str) -> None:
+    """Wait until the gateway answers with the engine and the store again."""
+    await ready(url)
+    async with asyncio.timeout(120):
+        while True:
+            asked = {"model": "m", "input": "hello"}
+            answer = await client.post(f"{url}/v1/responses", json=asked)
+            if answer.status_code == 200:
+                break
+            assert answer.status_code in (429, 503)
+            await asyncio.sleep(0.2)

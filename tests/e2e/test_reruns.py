@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from gateway.testing.grammar import fold, parse_sse
+from tests.e2e.conftest import running_requests
 from tests.waiting import wait_until
 
 CONFIG = """
@@ -33,11 +33,12 @@ max_running = 1
 """
 pytestmark = pytest.mark.slow
 
-RULES = [
-    {"when": "at length", "delay_ms": 20, "repeat": 1000, "pieces": [{"text": "slow words "}]},
+# What a process is in the middle of when it is killed or stopped takes longer than any machine needs to come to that.
+RULES: list[dict[str, Any]] = [
+    {"when": "at length", "delay_ms": 20, "repeat": 5000, "pieces": [{"text": "slow words "}]},
     {"when": "briefly", "pieces": [{"text": "brief words"}]},
-    {"when": "think", "delay_ms": 2000, "chunk": 100, "pieces": [{"text": "own words"}]},
-    {"when": "take your time", "delay_ms": 20, "repeat": 30, "pieces": [{"text": "own words "}]},
+    {"when": "think", "delay_ms": 100_000, "chunk": 100, "pieces": [{"text": "own words"}]},
+    {"when": "take your time", "delay_ms": 20, "repeat": 5000, "pieces": [{"text": "own words "}]},
 ]
 
 
@@ -80,7 +81,13 @@ def until_output(url: str, response_id: str) -> None:
     where = f"{url}/v1/responses/{response_id}?stream=true"
     with httpx.stream("GET", where, timeout=60) as answer:
         next(line for line in answer.iter_lines() if line == "event: response.output_text.delta")
-    time.sleep(0.2)  # until the store has it too
+
+
+def until_running(url: str, *response_ids: str) -> None:
+    """Wait until each of them runs, also for others."""
+    for each in response_ids:
+        where = f"{url}/v1/responses/{each}"
+        wait_until(lambda where=where: httpx.get(where).json()["status"] == "in_progress", where)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("rerun", [True, False])
@@ -108,9 +115,10 @@ def test_what_waited_is_run_and_what_ran_has_failed(
 
 
 def with_other_words(config: str, tmp_path: Path) -> str:
-    """Another process, whose model says something else."""
+    """Another process, whose model says something else, and soon."""
     scenario = tmp_path / "others.json"
-    scenario.write_text(json.dumps(RULES).replace("own words", "other words"))
+    rules = [{**rule, "delay_ms": 20, "repeat": 3} for rule in RULES]
+    scenario.write_text(json.dumps(rules).replace("own words", "other words"))
     return config.replace("reruns.json", scenario.name)
 
 
@@ -132,7 +140,8 @@ def test_what_ran_unseen_is_run_again(
     streams = [post(first.url, "think", stream=True) for _ in range(2)]
     told = post(first.url, "take your time", stream=True)
     calling = post(first.url, "take your time", tools=tools)
-    time.sleep(0.3)
+    until_output(first.url, told)
+    until_running(first.url, plain, *streams, calling)
     first.stop(signal.SIGKILL)
     second = start_server(with_other_words(configured, tmp_path))
     for each in (plain, *streams):
@@ -150,23 +159,29 @@ def test_what_ran_unseen_is_run_again(
 def test_who_wakes_up_late_changes_nothing(start_server: Any, config: str, tmp_path: Path) -> None:
     """Its clients read on where they were: what the other one has made."""
     configured = config.replace("RERUN", "true").replace("max_running = 1", "")
+    seconds = 8  # in which the first one says nothing: it is stopped before, and has something to say once it goes on
+    rules = [{**rule, "delay_ms": 1000 * seconds, "repeat": 1, "chunk": 100} for rule in RULES]
+    (tmp_path / "reruns.json").write_text(json.dumps(rules))
     first = start_server(configured)
     plain = [post(first.url, words) for words in ("think", "take your time")]
-    body = {"model": "scripted", "input": "think", "background": True, "stream": True}
-    with ThreadPoolExecutor() as threads:
+    with first.http() as http, ExitStack() as streams:
+        body = {"model": "scripted", "input": "think", "background": True, "stream": True}
+        url = f"{first.url}/v1/responses"
         posts = [
-            threads.submit(httpx.post, f"{first.url}/v1/responses", json=body, timeout=40)
+            streams.enter_context(httpx.stream("POST", url, json=body, timeout=300))
             for _ in range(3)
         ]
-        time.sleep(0.5)
+        until_running(first.url, *plain)
+        wait_until(lambda: running_requests(http) == 5, "all five run")
         first.process.send_signal(signal.SIGSTOP)
         second = start_server(with_other_words(configured, tmp_path))
         got = [ended(second.url, each) for each in plain]
         first.process.send_signal(signal.SIGCONT)
-        live = [fold(parse_sse(each.result().content)) for each in posts]
+        live = [fold(parse_sse(each.read())) for each in posts]
     assert [response["status"] for response in (*got, *live)] == ["completed"] * 5
     assert all(said(response).startswith("other words") for response in (*got, *live))
-    time.sleep(3)  # the first one has ended its own by now
+    with first.http() as http:
+        wait_until(lambda: running_requests(http) == 0, "the first one has ended its own")
     for response in (*got, *live):
         for url in (first.url, second.url):
             assert httpx.get(f"{url}/v1/responses/{response['id']}").json() == response
@@ -196,15 +211,16 @@ def test_what_loses_every_owner_is_given_up(start_server: Any, config: str) -> N
 
 def begun_or_ended(server: Any, response_id: str, *, first: bool) -> dict[str, Any]:
     """The response, once this server runs it, or once it has ended."""
-    for _ in range(600):
+
+    def found() -> dict[str, Any] | None:
         made: dict[str, Any] = httpx.get(f"{server.url}/v1/responses/{response_id}").json()
         here = first or "is run here" in server.log
-        if made["status"] not in ("queued", "in_progress") or (
-            here and made["status"] == "in_progress"
-        ):
-            return made
-        time.sleep(0.05)
-    raise AssertionError(f"the response is {made}, and not run here: {server.log}")
+        has_ended = made["status"] not in ("queued", "in_progress")
+        return made if has_ended or (here and made["status"] == "in_progress") else None
+
+    made = wait_until(found, "the response is run here")
+    assert made is not None
+    return made
 
 
 def test_one_that_is_slow_and_not_dead_is_not_run_twice(

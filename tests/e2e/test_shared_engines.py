@@ -6,14 +6,14 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,15 +42,8 @@ LONG = {"model": "m", "input": "word " * 150, "stream": True}
 @pytest.fixture
 def server(start_server: Any) -> Any:
     made = start_server(CONFIG)
-    until(lambda: made.log.count("Started server process") == 2)
+    wait_until(lambda: made.log.count("Started server process") == 2)
     return made
-
-
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def processes(server: Any, mark: str) -> list[int]:
@@ -139,8 +132,10 @@ def test_a_killed_engine_fails_what_runs_and_comes_back(server: Any) -> None:
     assert "response.failed" in stream.text
     assert "process has ended" in stream.text
     seen = set()
-    until(lambda: seen.add(status(server)) or 503 in seen or processes(server, "engine_main"))
-    until(lambda: status(server) == 200 and processes(server, "engine_main") not in ([], [engine]))
+    wait_until(lambda: seen.add(status(server)) or 503 in seen or processes(server, "engine_main"))
+    wait_until(
+        lambda: status(server) == 200 and processes(server, "engine_main") not in ([], [engine])
+    )
     again = Stream(server)
     again.wait()
     assert "response.completed" in again.text
@@ -155,5 +150,5 @@ def test_a_stop_signal_lets_streams_end_and_leaves_no_process(server: Any) -> No
     stream.wait()
     assert not stream.broken
     assert "shut down" in stream.text or "response.completed" in stream.text
-    until(lambda: not any(Path(f"/proc/{each}").exists() for each in all_of_them))
+    wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in all_of_them))
     assert "Traceback" not in server.log

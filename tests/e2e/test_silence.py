@@ -28,7 +28,7 @@ ANSWERS = [{"when": "", "pieces": [{"text": "from the other"}]}]
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     config = {
-        "server": {"ping_interval": 0.1},
+        "server": {"ping_interval": 0.05},
         "models": {
             "m": {"engine": "scripted", "scripted": {"rules": RULES}},
             "other": {"engine": "scripted", "scripted": {"rules": ANSWERS}},
@@ -167,6 +167,7 @@ def test_a_client_of_http_1_0_gets_a_body_without_chunks(
         old.sendall(sent)
         answer = b"".join(iter(lambda: old.recv(65536), b""))  # to the connection's end
     head, _, content = answer.partition(b"\r\n\r\n")
+    content = content.replace(COMMENT, b"")  # a busy machine is silent for a moment
     assert head.startswith(b"HTTP/1.1 200")
     assert b"transfer-encoding" not in head.lower()
     if "stream" not in body:

@@ -81,7 +81,9 @@ def test_a_stopped_worker_is_replaced(start_server: Any) -> None:
     server = start_server(WORKERS.replace("workers = 2", "workers = 2\nworker_timeout = 10"))
     body = {"model": "scripted", "input": "hello"}
     with server.http() as http:
-        wait_until(lambda: len(workers_of(server.process.pid)) == 2, "both workers run")
+        wait_until(lambda: server.log.count("Started server process") == 2, "both workers run")
+        # Their event loops run: a worker that only starts may take any time.
+        wait_until(lambda: http.get("/v1/gateway/runs").json()["answered"] == 2, "both answer")
         assert http.post("/v1/responses", json=body).status_code == 200
     before = workers_of(server.process.pid)
     stopped = min(before)

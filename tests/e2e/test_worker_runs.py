@@ -85,8 +85,13 @@ def test_every_worker_shows_and_cancels_the_runs_of_all(server: Any) -> None:
         assert set(pool.map(cancel, ids)) == {200}
         for stream in streams:
             stream.read()  # it ends
-        wait_until(lambda: next(lists(server))["total"] == 0)
-        ended = next(lists(server))["ended"]
-        assert {run["id"] for run in ended} == set(ids)
-        assert {run["state"] for run in ended} == {"cancelled"}
+
+        def all_ended() -> bool:
+            found = next(lists(server))
+            assert (found["answered"], found["total"]) == (2, 0)
+            assert {run["id"] for run in found["ended"]} == set(ids)
+            assert {run["state"] for run in found["ended"]} == {"cancelled"}
+            return True
+
+        wait_until(all_ended)
         assert cancel(ids[0]) == 404
