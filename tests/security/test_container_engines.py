@@ -24,6 +24,7 @@ from gateway_container.sandbox import process as sandbox_process
 from gateway_container.sandbox.answers import CommandResult
 from gateway_container.sandbox.isolation import ContainerEngine
 from gateway_container.sandbox.process import start_sandbox
+from tests.waiting import wait_until_async
 
 LIMITS = SandboxLimits(memory=2**28, disk=2**24, processes=32, open_files=64, cpu_seconds=20)
 ENGINE = """#!{python}
@@ -146,8 +147,10 @@ def test_a_start_that_is_cancelled_leaves_no_container(tmp_path: Path) -> None:
         starting = asyncio.create_task(
             start_sandbox(ContainerEngine(config), "litegate-4", LIMITS, seconds=600)
         )
-        while not (tmp_path / "asked").exists():  # noqa: ASYNC110  # another process makes it
-            await asyncio.sleep(0.02)
+        file = tmp_path / "asked"
+        await wait_until_async(
+            lambda: file.exists() and file.read_text().endswith("\n"), "its line"
+        )
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
 

@@ -362,17 +362,22 @@ def made(text):
 
 
 @pytest.fixture
-async def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Compiler]:
+async def helper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Compiler]:
     """Compiles with a module of its own, which a helper process can import."""
     (tmp_path / "spinning_compiler.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
     spin = importlib.import_module("spinning_compiler").spin
-    made = Compiler(spin, seconds=1, processes=1, cache_bytes=2500)
+    # The parameter is the deadline.
+    seconds = getattr(request, "param", 120)
+    made = Compiler(spin, seconds=seconds, processes=1, cache_bytes=2500)
     yield made
     await made.close()
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("helper", [1], indirect=True)
 async def test_a_compilation_beyond_its_deadline_is_a_refusal_that_is_remembered(
     helper: Compiler,
 ) -> None:

@@ -9,7 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,13 +33,28 @@ LENGTH = b"content-length: 29\r\n"
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """For what is said in part: its deadlines are short."""
+    limits = {"body_timeout": 2, "head_timeout": 2}
+    with gateway_with(limits, tmp_path_factory.mktemp("extremes")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """For bodies of many megabytes, which a busy machine takes its time to send."""
+    limits = {"body_timeout": 2 * LONG, "head_timeout": 2 * LONG}
+    with gateway_with(limits, tmp_path_factory.mktemp("patient")) as running:
+        yield running
+
+
+@contextmanager
+def gateway_with(limits: dict[str, float], folder: Path) -> Iterator[RunningGateway]:
     pytest.importorskip("gateway_file_search")
     config = {
         "models": {"m": {"engine": "scripted"}},
         "tools": {"file_search": {}},
-        "server": {"body_timeout": 2, "head_timeout": 2},
+        "server": limits,
     }
-    folder = tmp_path_factory.mktemp("extremes")
     with run_gateway(config, folder, loop_factory=new_event_loop) as running:
         yield running
 
@@ -356,10 +372,10 @@ ROUTES = (
 
 
 @pytest.fixture(scope="module")
-def client(gateway: RunningGateway) -> Iterator[httpx.Client]:
-    root = gateway.base_url.removesuffix("/v1")
+def client(patient: RunningGateway) -> Iterator[httpx.Client]:
+    root = patient.base_url.removesuffix("/v1")
     headers = {"content-type": "application/json"}
-    with httpx.Client(base_url=root, headers=headers, timeout=LONG) as made:
+    with httpx.Client(base_url=root, headers=headers, timeout=2 * LONG) as made:
         yield made
 
 
@@ -379,7 +395,7 @@ class Pulse:
         self._thread = threading.Thread(target=self._ask)
 
     def _ask(self) -> None:
-        with httpx.Client(timeout=LONG) as client:
+        with httpx.Client(timeout=2 * LONG) as client:
             while not self._ended.wait(0.02):
                 begun = time.monotonic()
                 client.get(self._url)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import pytest
 
 from gateway.server.stop_watchdog import EXIT_CODE
 from gateway.server.workers import END_SECONDS
+from gateway.testing.free_ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -102,9 +102,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def started(
         how: str, workers: int = 1, kept: str = "server"
     ) -> tuple[subprocess.Popen[bytes], str, Path]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         file, log = tmp_path / "gateway.toml", tmp_path / "log"
         file.write_text(CONFIG.format(port=port, grace=GRACE, workers=workers, how=how, kept=kept))
         with log.open("wb") as out:
@@ -214,10 +212,19 @@ def test_an_engine_that_is_stuck_in_its_own_process_is_ended_too(start: Start) -
 
 def test_a_worker_without_its_watchdog_is_ended_by_the_supervisor(start: Start) -> None:
     process, url, log = start("pattern", workers=2)
-    for child in children_of(process.pid):
-        for watchdog in children_of(child):
-            if b"stop_watchdog" in Path(f"/proc/{watchdog}/cmdline").read_bytes():
-                os.kill(watchdog, signal.SIGKILL)
+
+    def watchdogs() -> list[int] | None:
+        """Those of both workers: one may start later than the other, which is ready."""
+        found = []
+        for child in children_of(process.pid):
+            for each in children_of(child):
+                with suppress(OSError):
+                    if b"stop_watchdog" in Path(f"/proc/{each}/cmdline").read_bytes():
+                        found.append(each)
+        return found if len(found) == 2 else None
+
+    for each in wait_until(watchdogs, "the watchdogs of both workers") or ():
+        os.kill(each, signal.SIGKILL)
     ask(url, log)
     process.send_signal(signal.SIGTERM)
     wait_for_end(process)

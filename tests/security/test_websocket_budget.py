@@ -91,10 +91,12 @@ def test_requests_above_the_budget_are_refused_and_the_connection_goes_on(
     gateway: RunningGateway,
 ) -> None:
     with connected(gateway) as socket:
-        send(socket, 40_000, max_output_tokens=5)
-        send(socket, 40_000, max_output_tokens=5)
-        for lane in ("a", "b"):
+        send(socket, 40_000, max_output_tokens=40)
+        send(socket, 40_000, max_output_tokens=40)
+        lanes = ("a", "b")
+        for lane in lanes:  # at once, while the first ones are held
             send(socket, 40_000, stream_id=lane)
+        for lane in lanes:
             while (event := receive(socket))["type"] != "error":
                 pass
             assert (event["status"], event["error"]["code"]) == (429, "rate_limit_exceeded")
