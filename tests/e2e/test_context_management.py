@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -316,9 +315,12 @@ def test_cancelling_amid_the_summary_ends_it(gateway: RunningGateway, client: An
     made = client.responses.create(
         model="slow", input=LONG, context_management=MANAGED, background=True
     )
-    engine: Any = gateway.services.models["slow"].engine
-    wait_until(lambda: engine.running)
-    time.sleep(0.5)  # the engine does not tell of its first output
+
+    def has_output() -> bool:
+        runs = httpx.get(f"{gateway.base_url}/gateway/runs").json()["running"]
+        return any(run["response_id"] == made.id and run["output_tokens"] for run in runs)
+
+    wait_until(has_output, "the summary has begun")
     cancelled = client.responses.cancel(made.id)
     assert cancelled.status == "cancelled"
     assert [item.type for item in cancelled.output] == ["compaction"]
