@@ -116,3 +116,37 @@ def test_a_table_is_a_table_however_its_line_is_written(reader: Page) -> None:
     for line in ("-||-", "a|-", "||", "- -", ":", "|-|:|"):
         text = json.dumps(f"a|b\n{line}\nc|d")
         assert reader.run(f"read({text}).querySelectorAll('td').length") == 0, line
+
+
+def test_the_call_to_approve_is_shown_as_it_is(reader: Page) -> None:
+    """Without characters that hide others or turn their order around, without lost digits, and with names that are there twice."""
+    item = {
+        "type": "mcp_approval_request",
+        "name": "pay\u202eyap",
+        "server_label": "bank\u200b\U000e0041",
+        "arguments": '{"to": "a\u2066b", "amount": 12345678901234567890, "amount": 1.0}',
+    }
+    code = (
+        "import('/console/items.js').then((module) => { const view = module.itemView("
+        f"{json.dumps(item)}); view.update({json.dumps(item)}, true); return view.element.textContent; }})"
+    )
+    shown = reader.run(code)
+    for part in ("pay\\u202eyap", "bank\\u200b\\udb40\\udc41", '"a\\u2066b"', "12345678901234567890", '"amount": 1.0'):  # fmt: skip
+        assert part in shown
+    assert not {"\u202e", "\u200b", "\u2066", "\U000e0041"} & set(shown)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=20), st.sampled_from([None, 1, 3]))  # fmt: skip
+@settings(max_examples=100, deadline=None)
+def test_indented_json_has_the_same_tokens(reader: Page, value: object, indent: int | None) -> None:
+    text = json.dumps(json.dumps(value, indent=indent))
+    shown = reader.run(f"import('/console/dom.js').then((module) => module.prettyJson({text}))")
+    assert shown == json.dumps(value, indent=2)
+
+
+def test_deeply_nested_json_is_not_much_longer_when_it_is_indented(reader: Page) -> None:
+    nested = 'const text = "[".repeat(100000) + "]".repeat(100000)'
+    length = reader.run(
+        f"import('/console/dom.js').then((module) => {{ {nested}; return module.prettyJson(text).length; }})"
+    )
+    assert length < 20_000_000

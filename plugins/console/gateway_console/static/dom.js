@@ -126,11 +126,35 @@ export function download(name, blob) {
 
 export const pretty = (value) => JSON.stringify(value, null, 2);
 
-/** `text` if it is not JSON, else the same indented. */
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
+
+/** `text` with escapes for characters that are not seen, or that turn the order of others around: what is approved is what is shown. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, (found) => found.split("").map((each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
+const DEEPEST = 32; // levels that are indented: deeper ones would make a short text very long
+const TOKEN = /"[^"\\]*(?:\\[^][^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+/** `text` if it is not JSON, else the same indented. Numbers and members stay as they are written: a parsed one would lose digits and repeated names. */
 export function prettyJson(text) {
   try {
-    return pretty(JSON.parse(text));
+    JSON.parse(text);
   } catch {
     return text;
   }
+  const tokens = String(text).match(TOKEN);
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(Math.min(depth, DEEPEST))}`;
+  return tokens.map((token, index) => {
+    if (token === ",") return `,${line()}`;
+    if (token === ":") return ": ";
+    if (token === "{" || token === "[") {
+      depth += 1;
+      return "}]".includes(tokens[index + 1]) ? token : token + line();
+    }
+    if (token !== "}" && token !== "]") return token;
+    depth -= 1;
+    return "{[".includes(tokens[index - 1]) ? token : line() + token;
+  }).join("");
 }

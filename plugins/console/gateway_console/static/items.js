@@ -1,7 +1,7 @@
 // How each kind of output item is shown.
 
 import { getBlob } from "./api.js";
-import { append, download, fill, h, icon, link, prettyJson } from "./dom.js";
+import { append, download, fill, h, icon, link, prettyJson, visible } from "./dom.js";
 import { codeBlock, GrowingMarkdown } from "./markdown.js";
 
 const CARD = {
@@ -105,14 +105,14 @@ class CardView {
   update(item, ended) {
     const known = CARD[item.type];
     const [title, ...sections] = known ? known(item) : [item.type, ["Item", JSON.stringify(item, null, 2), "json"]];
-    this.title.textContent = title;
+    this.title.textContent = visible(title);
     const status = item.status && item.status !== "completed" ? item.status.replace("_", " ") : "";
     this.state.textContent = item.error ? "failed" : status;
     this.state.classList.toggle("bad", Boolean(item.error) || item.status === "failed");
     const shown = sections.filter(Boolean);
     if (!this.drawn) this.element.open = item.type === "function_call" || item.type === "custom_tool_call" || item.type === "mcp_approval_request";
     this.drawn = true;
-    fill(this.body, shown.map(([name, text, language]) => [h("div", { class: "label" }, name), codeBlock(text, language)]));
+    fill(this.body, shown.map(([name, text, language]) => [h("div", { class: "label" }, name), codeBlock(visible(text), language)]));
     if (ended && item.type === "image_generation_call" && item.result) append(this.body, [h("img", { src: `data:image/png;base64,${item.result}`, alt: "The generated image" })]);
   }
 }
