@@ -16,6 +16,7 @@ first and the last new one is encoded.
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -76,8 +77,16 @@ class _Segment(NamedTuple):
     """The control token before it; empty at the start of a prompt."""
     parts: list[Part]
     """They end with a control token, but for those of the last segment."""
-    key: tuple[object, ...]
-    """All that its ids depend on, and the scope of the prompt."""
+
+
+class _Cuts(NamedTuple):
+    """The segments of a prompt. What is not looked at but by their keys is not made."""
+
+    keys: list[tuple[object, ...]]
+    """For each segment, all that its ids depend on, and the scope of the prompt."""
+    ends: list[tuple[int, _Divided | None]]
+    """The number of the part in which each segment ends, and that part; None with the number of all parts for a segment that ends
+    with the prompt."""
 
 
 class OriginEncoder:
@@ -147,7 +156,7 @@ class OriginEncoder:
         cache, ids = self._cache, None
         long = sum([len(part) for part, _ in parts]) >= _LEAST_KEPT
         if long and cache is not None and scope is not None:
-            ids = self._encode_segments(self._segments(parts, scope), scope, cache)
+            ids = self._encode_segments(parts, scope, cache)
         return self._encode_whole(parts) if ids is None else ids
 
     def _encode_whole(self, parts: Sequence[Part]) -> list[int]:
@@ -159,31 +168,42 @@ class OriginEncoder:
             return ids
         return self._encode_protected(_Prompt(text, parts), ids, found)
 
-    def _segments(self, parts: Sequence[Part], scope: str) -> list[_Segment]:
-        segments: list[_Segment] = []
-        before = ""
-        current: list[Part] = []
-        key: list[object] = [scope, before]
-        for part in parts:
-            text, origin = part
-            if origin is _TEMPLATE:
-                long = len(text) > _LONG_PART
-                divided = self._division(text) if long else self._kept_division(text)
-                if divided is not None:
-                    head, token, rest = divided
-                    current.append((head, origin))
-                    segments.append(_Segment(before, current, (*key, head)))
-                    before = token
-                    current = [(rest, origin)] if rest else []
-                    key = [scope, before, *([rest] if rest else [])]
-                    continue
-                key.append(text)
-            else:
+    def _cuts(self, parts: Sequence[Part], scope: str) -> _Cuts:
+        keys: list[tuple[object, ...]] = []
+        ends: list[tuple[int, _Divided | None]] = []
+        key: list[object] = [scope, ""]
+        for number, (text, origin) in enumerate(parts):
+            if origin is not _TEMPLATE:
                 # Not the origin itself: to hash a member of an enumeration is slow.
                 key += (1 if origin is _OUTSIDE else 2, text)
-            current.append(part)
-        if current:
-            segments.append(_Segment(before, current, tuple(key)))
+                continue
+            long = len(text) > _LONG_PART
+            divided = self._division(text) if long else self._kept_division(text)
+            if divided is None:
+                key.append(text)
+                continue
+            head, token, rest = divided
+            key.append(head)
+            keys.append(tuple(key))
+            ends.append((number, divided))
+            key = [scope, token, rest] if rest else [scope, token]
+        if len(key) > 2:
+            keys.append(tuple(key))
+            ends.append((len(parts), None))
+        return _Cuts(keys, ends)
+
+    def _segments(self, parts: Sequence[Part], cuts: _Cuts, first: int, end: int) -> list[_Segment]:
+        """The segments from number `first` up to `end`."""
+        segments: list[_Segment] = []
+        start, last = cuts.ends[first - 1] if first else (-1, None)
+        for stop, divided in cuts.ends[first:end]:
+            before, rest = ("", "") if last is None else (last.token, last.rest)
+            own: list[Part] = [(rest, _TEMPLATE)] if rest else []
+            own += parts[start + 1 : stop]
+            if divided is not None:
+                own.append((divided.head, _TEMPLATE))
+            segments.append(_Segment(before, own))
+            start, last = stop, divided
         return segments
 
     def _division(self, text: str) -> _Divided | None:
@@ -194,25 +214,26 @@ class OriginEncoder:
         return last and _Divided(text[: last.end], last.text, text[last.end :])
 
     def _encode_segments(
-        self, segments: Sequence[_Segment], scope: str, cache: TokenCache
+        self, parts: Sequence[Part], scope: str, cache: TokenCache
     ) -> list[int] | None:
         """Token ids of a prompt; None if it has to be encoded as a whole."""
-        found = [cache.get(segment.key) for segment in segments]
-        first = end = len(found)
+        cuts = self._cuts(parts, scope)
+        found = cache.get_all(cuts.keys)
         if None in found:
-            first = found.index(None)
+            first, end = found.index(None), len(found)
             while found[end - 1] is not None:
                 end -= 1
-            made = self._ids_of(segments[first:end])
+            segments = self._segments(parts, cuts, first, end)
+            made = self._ids_of(segments)
             if made is None:
                 return None
-            for segment, ids in zip(segments[first:end], made, strict=True):
-                cache.keep(segment.key, [scope, *(text for text, _ in segment.parts)], ids)
+            for key, segment, ids in zip(cuts.keys[first:end], segments, made, strict=True):
+                cache.keep(key, [scope, *(text for text, _ in segment.parts)], ids)
             found[first:end] = made
-        together: list[int] = []
+        together = array("I")
         for known in found:
             together.extend(known or ())
-        return together
+        return together.tolist()
 
     def _ids_of(self, segments: Sequence[_Segment]) -> list[list[int]] | None:
         """The ids of adjacent segments, from one call of the tokenizer. None if it does not find exactly the control tokens that

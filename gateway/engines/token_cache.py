@@ -28,13 +28,17 @@ class TokenCache:
 
     def get(self, key: Hashable) -> Sequence[int] | None:
         """The ids that were kept under `key`; None if there are none."""
-        entry = self._newer.get(key)
-        if entry is None:
-            entry = self._older.get(key)
-            if entry is None:
-                return None
-            self._add(key, entry)
-        return entry[0]
+        return self.get_all((key,))[0]
+
+    def get_all(self, keys: Sequence[Hashable]) -> list[Sequence[int] | None]:
+        """The ids that were kept under each of `keys`; None where there are none."""
+        entries = list(map(self._newer.get, keys))
+        if not all(entries):
+            for index, key in enumerate(keys):
+                if entries[index] is None and (entry := self._older.get(key)) is not None:
+                    entries[index] = entry
+                    self._add(key, entry)
+        return [entry and entry[0] for entry in entries]
 
     def keep(self, key: Hashable, texts: Iterable[str], ids: Sequence[int]) -> None:
         """Keep `ids` under `key`, whose strings are `texts`. Does nothing if they take more than half of the cache."""

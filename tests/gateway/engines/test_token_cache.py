@@ -38,3 +38,16 @@ def test_what_is_asked_for_stays() -> None:
         cache.keep(other, [other], ids)
         assert list(cache.get("used") or ()) == ids
     assert cache.get("0") is None
+
+
+def test_several_are_asked_for_at_once() -> None:
+    cache = TokenCache(20_000)
+    for number in range(30):
+        key: Any = str(number)
+        cache.keep(key, [key], [number] * 100)
+    known = [str(number) for number in range(30) if cache.get(str(number)) is not None]
+    assert 1 < len(known) < 30
+    assert cache._older, "some are of the older generation"
+    assert "0" not in known
+    found = cache.get_all(["0", *known, "x"])
+    assert [each and each[0] for each in found] == [None, *map(int, known), None]
