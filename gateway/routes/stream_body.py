@@ -9,9 +9,16 @@ from functools import partial
 from litestar.types import Send
 
 from gateway.loop.sinks import ACCEPTED
+from gateway.routes.answer_head import AnswerHead
 from gateway.routes.body_slices import SLICE, send_body
 from gateway.shared_timers import SharedTimer, SharedTimers
-from gateway.uvicorn_internals.fast_path import ChunkWriter, SingleWrite, chunk_writer
+from gateway.uvicorn_internals.fast_path import (
+    ChunkWriter,
+    SingleWrite,
+    chunk_writer,
+    unbegun_cycle,
+    write_beginning,
+)
 
 
 class StreamBody:
@@ -56,7 +63,9 @@ class StreamBody:
         if self._unsent:
             part, self._unsent = self._unsent + part, b""
         if self._writer is None:
-            return self._begin(part) if self._sending is None else self._write_after(part)
+            if self._sending is not None:
+                return self._write_after(part)
+            return ACCEPTED if self._begin_at_once(part) else self._begin(part)
         if len(part) <= SLICE and self._writer.write(part):
             return ACCEPTED
         self._writer.wrote = True
@@ -122,6 +131,18 @@ class StreamBody:
         if not writer.wrote and (part := sign()) and not writer.write(part) and writer.by_asgi:
             self._sending = asyncio.create_task(self._send_part(part))
         writer.wrote = False
+
+    def _begin_at_once(self, part: bytes) -> bool:
+        """Send the head and the first part, if nothing has to be waited for. Returns whether it did."""
+        head = getattr(self._send_head, "__self__", None)
+        if not isinstance(head, AnswerHead) or not 0 < len(part) <= SLICE:
+            return False
+        cycle = unbegun_cycle(self._send)
+        if cycle is None:
+            return False
+        write_beginning(cycle, 200, head.begin(200, [*self._headers()]), part)
+        self._opened().wrote = True
+        return True
 
     async def _begin(self, part: bytes) -> None:
         self._is_sending, started = True, False

@@ -88,8 +88,8 @@ class _HeldWrites(asyncio.Transport):
 
 
 def unbegun_cycle(send: Send) -> RequestResponseCycle | None:
-    """Return what `write_answer` takes, if it can write a whole answer now in place of `send`; otherwise None: the caller must then
-    send the answer by ASGI."""
+    """Return what `write_answer` and `write_beginning` take, if they can write now in place of `send`; otherwise None: the caller must
+    then send the answer by ASGI."""
     cycle = getattr(send, "__self__", None)
     if (
         not isinstance(cycle, RequestResponseCycle)
@@ -113,18 +113,41 @@ def write_answer(
     The names of `headers` are in lower case. The length of `body` is among them, and nothing else that is about the connection. Raises
     `RuntimeError` for a value that a header cannot have.
     """
-    cycle.response_started = True
-    cycle.waiting_for_100_continue = False
-    lines = [*map(b": ".join, (*cycle.default_headers, *headers)), b"\r\n"]
-    head = b"\r\n".join(lines)
-    ends = len(lines)
-    if head.count(b"\n") != ends or head.count(b"\r") != ends or _CONTROL.search(head):
-        raise RuntimeError("Invalid HTTP header value.")
+    head = _begin(cycle, status, headers)
     cycle.chunked_encoding = False
-    cycle.transport.write(b"".join((STATUS_LINE[status], head, body)))
+    cycle.transport.write(b"".join((head, b"\r\n", body)))
     cycle.response_complete = True
     cycle.message_event.set()
     cycle.on_response()
+
+
+def write_beginning(
+    cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[bytes, bytes]], part: bytes
+) -> None:
+    """Write the head of an answer and the first part of its body, which is not empty, at once, as uvicorn does. What follows are
+    chunks.
+
+    The names of `headers` are in lower case, and none is about the connection or the length. Raises `RuntimeError` for a value that
+    a header cannot have.
+    """
+    head = _begin(cycle, status, headers)
+    cycle.chunked_encoding = True
+    chunk = (b"transfer-encoding: chunked\r\n\r\n%x\r\n" % len(part), part, b"\r\n")
+    cycle.transport.write(b"".join((head, *chunk)))
+
+
+def _begin(
+    cycle: RequestResponseCycle, status: int, headers: Iterable[tuple[bytes, bytes]]
+) -> bytes:
+    """Begin an answer. Returns the lines of its head."""
+    cycle.response_started = True
+    cycle.waiting_for_100_continue = False
+    lines = [*map(b": ".join, (*cycle.default_headers, *headers)), b""]
+    head = b"\r\n".join(lines)
+    ends = len(lines) - 1
+    if head.count(b"\n") != ends or head.count(b"\r") != ends or _CONTROL.search(head):
+        raise RuntimeError("Invalid HTTP header value.")
+    return STATUS_LINE[status] + head
 
 
 def arrived_body(receive: Receive) -> bytes | None:

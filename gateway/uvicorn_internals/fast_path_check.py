@@ -22,6 +22,7 @@ from gateway.uvicorn_internals.fast_path import (
     unbegun_cycle,
     unchunked,
     write_answer,
+    write_beginning,
 )
 
 _WHOLE = b'{"checked": true}'
@@ -43,6 +44,11 @@ async def fast_path_problem(settings: ServingConfig) -> str | None:
         require(
             at_once.connection.writes == [by_asgi.connection.written],
             "a whole answer's bytes differ from those of plain ASGI",
+        )
+        begun = await exchange_of(settings, _stream_begun_at_once)
+        require(
+            begun.connection.writes == [head + first, *rest],
+            "the beginning of a stream differs from that of plain ASGI",
         )
         await exchange_of(settings, _stream_of_lost_client)
         old = await exchange_of(
@@ -87,6 +93,20 @@ async def _answer_at_once(scope: Scope, receive: Receive, send: Send, exchange: 
     assert cycle is not None
     write_answer(cycle, 200, _WHOLE_HEADERS, _WHOLE)
     require(unbegun_cycle(send) is None, "an answer could be written twice")
+
+
+async def _stream_begun_at_once(
+    scope: Scope, receive: Receive, send: Send, exchange: Exchange
+) -> None:
+    first, *middle, last = PARTS
+    cycle = unbegun_cycle(send)
+    require(cycle is not None, "the beginning of a stream cannot be written")
+    assert cycle is not None
+    write_beginning(cycle, HEAD["status"], HEAD["headers"], first)
+    write = chunk_writer(send).write
+    for part in middle:
+        require(write(part), "a chunk cannot be written")
+    await send(body_part(last, more=False))
 
 
 async def _stream_of_lost_client(

@@ -14,6 +14,7 @@ from gateway.uvicorn_internals.fast_path import (
     chunk_writer,
     unbegun_cycle,
     write_answer,
+    write_beginning,
 )
 
 HEAD: Any = {"type": "http.response.start", "status": 200, "headers": []}
@@ -153,7 +154,8 @@ async def test_a_whole_answer_has_the_bytes_that_uvicorn_sends(status: int) -> N
     await cycle.send({"type": "http.response.start", "status": status, "headers": HEADERS})
     await cycle.send(body(WHOLE, more=False))
     same = cycle_on(at_once)
-    assert unbegun_cycle(same.send) is same
+    found: Any = unbegun_cycle(same.send)
+    assert found is same
     write_answer(same, status, HEADERS, WHOLE)
     *parts, complete = by_asgi.done
     assert at_once.done == [b"".join(parts), complete]  # type: ignore[arg-type]
@@ -166,15 +168,32 @@ async def test_a_whole_answer_has_the_bytes_that_uvicorn_sends(status: int) -> N
 
 
 @pytest.mark.anyio
+async def test_the_beginning_of_a_stream_has_the_bytes_that_uvicorn_sends() -> None:
+    by_asgi, at_once = Connection(), Connection()
+    headers = [each for each in HEADERS if each[0] != b"content-length"]
+    cycle, same = cycle_on(by_asgi), cycle_on(at_once)
+    await cycle.send({"type": "http.response.start", "status": 200, "headers": headers})
+    await cycle.send(body(WHOLE * 9, more=True))
+    write_beginning(same, 200, headers, WHOLE * 9)
+    assert at_once.done == [b"".join(by_asgi.done)]  # type: ignore[arg-type]
+    assert unbegun_cycle(same.send) is None
+    for each in (cycle, same):
+        assert chunk_writer(each.send).write(WHOLE)
+        await each.send(body(b"", more=False))
+        assert each.response_complete
+    assert at_once.done[1:] == by_asgi.done[2:]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["a\rb", "a\nb", "a\r\nb: c", "a\0", "a\x7f", "\r\n\r\n"])
 async def test_no_value_of_a_header_begins_another_line(name: str) -> None:
-    for write in (True, False):
+    for write in (write_answer, write_beginning, None):
         connection = Connection()
         cycle = cycle_on(connection)
         headers = [*HEADERS, (b"x-model", name.encode())]
         with pytest.raises(RuntimeError):
-            if write:
-                write_answer(cycle, 200, headers, WHOLE)
+            if write is not None:
+                write(cycle, 200, headers, WHOLE)
             else:
                 await cycle.send({"type": "http.response.start", "status": 200, "headers": headers})
         assert connection.done == []
