@@ -14,10 +14,12 @@ from gateway.cli.common import Commands, add_config_argument, configuration
 from gateway.cli.self_test import self_test
 from gateway.config import Config
 from gateway.config.hub_names import hub_name_of
+from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.hub.client import Hub
 from gateway.hub.fetching import look_up
 from gateway.plugins import PluginSet, load_plugins
+from gateway.protocols import CheckableConfig
 from gateway.runtime.access import check_access
 from gateway.server.logs import set_up_logging
 from gateway.startup.engine_choice import HUB_ENGINES
@@ -102,12 +104,7 @@ def _checks(arguments: argparse.Namespace) -> Iterator[ReportLine]:
     for name in config.models:
         yield _model(name, config, plugins)
     for name in config.tools:
-        try:
-            resolve_tool(name, config, plugins)
-        except ConfigurationError as error:
-            yield ReportLine(f"tool {name}", "FAIL", str(error))
-        else:
-            yield ReportLine(f"tool {name}", "ok")
+        yield from _tool(name, config, plugins)
     try:
         apis = resolve_apis(config, plugins)
     except ConfigurationError as error:
@@ -144,6 +141,21 @@ def _model(name: str, config: Config, plugins: PluginSet) -> ReportLine:
     if path is not None and local and not path.exists():
         return ReportLine(what, "FAIL", f"models.{name}.path: there is no {model.path!r}.")
     return ReportLine(what, "ok", f"engine {plan.engine.name} ({plan.why})")
+
+
+def _tool(name: str, config: Config, plugins: PluginSet) -> Iterator[ReportLine]:
+    what = f"tool {name}"
+    try:
+        _, tool_config = resolve_tool(name, config, plugins)
+    except ConfigurationError as error:
+        yield ReportLine(what, "FAIL", str(error))
+        return
+    problems = tool_config.problems() if isinstance(tool_config, CheckableConfig) else ()
+    found = [f"{dotted(('tools', name))}.{problem}" for problem in problems]
+    if not found:
+        yield ReportLine(what, "ok")
+    for each in found:
+        yield ReportLine(what, "FAIL", each)
 
 
 async def _store(config: Config, plugins: PluginSet) -> ReportLine:

@@ -21,6 +21,7 @@ from gateway.protocols.api import (
     RouteRequest,
 )
 from gateway.protocols.authentication import Credentials, RequestAuthenticator
+from gateway.protocols.configs import CheckableConfig
 from gateway.protocols.embedding import (
     EmbeddingEngine,
     EmbeddingInfo,
@@ -198,6 +199,7 @@ __all__ = [
     "CallWriter",
     "Capability",
     "ChatPrompt",
+    "CheckableConfig",
     "CitingFormat",
     "CodeDetails",
     "CompletionPage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -9,6 +10,7 @@ from msgspec import Meta, Struct
 
 from gateway.sdk.configuration import Positive, Seconds
 from gateway.sdk.net import check_host_patterns
+from gateway_mcp.programs import why_not_started
 
 HttpTransport: TypeAlias = Literal["streamable-http", "sse"]
 
@@ -103,3 +105,11 @@ class McpConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     servers: dict[Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.-]{1,64}\Z")], McpServerConfig] = {}
     remote: RemoteServersConfig = RemoteServersConfig()
+
+    def problems(self) -> Iterator[str]:
+        """See `gateway.sdk.CheckableConfig`."""
+        for label, server in self.servers.items():
+            if server.command:
+                reason = why_not_started(server.command[0], server.env, server.cwd)
+                if reason is not None:
+                    yield f"servers.{label}.command: {reason}"

@@ -202,6 +202,7 @@ def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None
         (SCRIPTED.replace('"none"', '"nowhere"'), "FAIL  store nowhere: server.store: no loaded plugin"),
         (SCRIPTED.replace('"none"', '"memory"') + "[stores.memory]\nttl = -1", "FAIL  store memory: stores.memory.ttl"),
         (SCRIPTED + '[tools.mcp.remote]\nallow_hosts = ["☃.net"]', "FAIL  tool mcp: tools.mcp.remote: allow_hosts: '☃.net' is not a host."),
+        (SCRIPTED + '[tools.mcp.servers.docs]\ncommand = ["no-such-program", "-y"]', "FAIL  tool mcp: tools.mcp.servers.docs.command: the program 'no-such-program' is not installed: PATH ("),
         (SCRIPTED.replace("port = 0", 'host = "no.such.host.invalid"\nallow_anonymous = true'), "FAIL  address no.such.host.invalid"),
         (SCRIPTED.replace("port = 0", 'host = "0.0.0.0"'), "FAIL  address 0.0.0.0 port 8000: server.host is 0.0.0.0, which other"),
     ],
