@@ -127,7 +127,7 @@ def check_complete(batches: Batches, ended: Any, number: int) -> None:
 def test_a_killed_process_is_continued_where_it_was(
     tmp_path: Path, store: dict[str, Any], processes: list[Process]
 ) -> None:
-    number = 120
+    number = 400
     config = config_of(tmp_path, store)
     first = Process(config, tmp_path, "first")
     processes.append(first)
@@ -192,7 +192,7 @@ def test_two_processes_share_batches_and_run_each_line_once(
     tmp_path: Path, processes: list[Process]
 ) -> None:
     redis = RedisProcess(tmp_path)
-    number, several = 40, 6
+    number, several = 40, 10
     try:
         store = {"server": {"store": "redis"}, "stores": {"redis": {"url": redis.url}}}
         config = config_of(tmp_path, store)
