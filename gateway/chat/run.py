@@ -267,7 +267,8 @@ async def prepare_chat(plan: ChatPlan, services: Services) -> PreparedChat:
         plan.settings.policies.check_shown(plan.settings.sampling, token_ids=plan.style.token_ids)
     if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):
         raise Unsupported(
-            "The engine of this model keeps its tokens to itself.", param="return_token_ids"
+            "The engine of this model does not report token ids. Leave the parameter out.",
+            param="return_token_ids",
         )
     if plan.to_store is not None and services.store is not None:
         await services.store.health()

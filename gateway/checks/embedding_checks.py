@@ -145,7 +145,7 @@ async def shorter_vectors_are_the_beginnings(probe: Probe) -> None:
 async def what_cannot_be_embedded_is_refused(probe: Probe) -> None:
     """Rejects ids outside the vocabulary, and inputs one token too long; the engine stays alive."""
     if probe.engine.tokenizer is None:
-        raise NotClaimed("the engine keeps its tokens to itself")
+        raise NotClaimed("the engine does not report token ids")
     good, most = inputs_of(probe, TEXTS[:1])[0], embedder(probe).embedding.max_input_tokens
     bad: list[tuple[str, EmbeddingInput]] = [
         (f"the token id {each}", [each]) for each in probe.bad_token_ids

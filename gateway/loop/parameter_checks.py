@@ -41,7 +41,7 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
         )
     if request.return_tokens_as_token_ids and "tokens" not in capabilities:
         raise Unsupported(
-            "The engine of this model keeps its tokens to itself.",
+            "The engine of this model does not report token ids. Leave the parameter out.",
             param="return_tokens_as_token_ids",
         )
     passed: list[EngineParameter] = []

@@ -150,7 +150,7 @@ def _number(value: Any, param: ParamPath) -> int:
     return value
 
 
-def _most(value: Any, param: ParamPath) -> int | None:
+def _limit(value: Any, param: ParamPath) -> int | None:
     return None if value in (None, -1) else _number(value, param)
 
 
@@ -187,7 +187,7 @@ _FIELDS: Mapping[str, Mapping[str, _Reader]] = {
     "optional": {"content": _format},
     "star": {"content": _format},
     "plus": {"content": _format},
-    "repeat": {"content": _format, "min": _number, "max": _most},
+    "repeat": {"content": _format, "min": _number, "max": _limit},
     "tag": _TAG,
     "triggered_tags": {"tags": _filled, **_TRIGGERED},
     "tags_with_separator": {"tags": _filled, "at_least_one": _flag, "stop_after_first": _flag},

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Hashable
 from hashlib import sha256
 from importlib.util import find_spec
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.caches import ComputedCache
 from gateway.config import MediaConfig
@@ -64,14 +64,6 @@ _PRELOAD: Final = (
 )
 
 
-class ReadFile(Protocol):
-    """Reads uploaded files."""
-
-    async def __call__(self, owner: str, file_id: str, *, max_bytes: int) -> bytes:
-        """The content of a file of `owner`. Raises `NotFound`, or `PayloadTooLarge` without reading it."""
-        ...
-
-
 class MediaReader:
     """Reads images and sounds for all requests. An asynchronous context manager, which ends the helper processes."""
 
@@ -79,12 +71,10 @@ class MediaReader:
         self,
         config: MediaConfig,
         *,
-        read_file: ReadFile | None = None,
         resolve: Resolve = resolve,
     ) -> None:
-        """Without `read_file`, parts with a `file_id` are refused. Raises `ConfigurationError` if a package is missing."""
+        """Raises `ConfigurationError` if a package is missing."""
         self.config = config
-        self._read_file = read_file
         try:
             from gateway.media.images import read_image
         except ImportError as error:
@@ -172,10 +162,8 @@ class MediaReader:
             raise MediaRefused(
                 INVALID_URL, "The image has neither 'image_url' nor 'file_id'. Add one."
             )
-        read_file = self._read_file
-        if read_file is None and (served := uploaded_files()) is not None:
-            read_file = served.read
-        if read_file is None:
+        files = uploaded_files()
+        if files is None:
             raise MediaRefused(
                 FILE_NOT_FOUND,
                 "File ids cannot be resolved here, since this server serves no files. Send the image as a data: URL in "
@@ -183,7 +171,7 @@ class MediaReader:
             )
         limit = self.config.max_bytes
         try:
-            data = await read_file(owner, file_id, max_bytes=limit)
+            data = await files.read(owner, file_id, max_bytes=limit)
         except NotFound:
             raise MediaRefused(FILE_NOT_FOUND, "There is no file with this id.") from None
         except PayloadTooLarge:

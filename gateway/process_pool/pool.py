@@ -66,18 +66,16 @@ class ProcessPool:
         max_result: int = 64 << 20,
         max_calls: int | None = None,
         preload: Sequence[str] = (),
-        python: Sequence[str] = (),
     ) -> None:
         """`memory` limits the address space of a process and `max_result` the size of a result, both in bytes. A
         process ends after `max_calls` calls, if given. `preload` names modules that a process imports at start, outside
-        of any deadline. `python` is the interpreter with its options; by default the gateway's own."""
+        of any deadline."""
         self._processes = processes
         self._memory = memory
         self._max_waiting = max_waiting
         self._max_result = max_result
         self._max_calls = max_calls
         self._preload = list(preload)
-        self._python = list(python) or [sys.executable, "-I", "-X", "utf8"]
         self._idle: list[_Helper] = []
         self._running = 0
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -167,7 +165,7 @@ class ProcessPool:
         if self._closed:
             raise HelperDied("The helper processes have been ended.")
         process = await asyncio.create_subprocess_exec(
-            *self._python, "-c", _PROGRAM, *(path or os.getcwd() for path in sys.path),
+            sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM, *(path or os.getcwd() for path in sys.path),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

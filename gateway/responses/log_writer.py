@@ -111,7 +111,7 @@ class LogWriter:
                 return
             self._stored = 0
         if self._unconfirmed:
-            first, encoded = await self._missing_events(first, encoded, last)
+            first, encoded = await self._missing_events(encoded, last)
         if self._attempt != self._run.storage.attempt:
             self._append = None
         if self._append is None:
@@ -171,7 +171,7 @@ class LogWriter:
         self._run.scope.cancel()
 
     async def _missing_events(
-        self, first: int, encoded: Sequence[bytes], last: bool
+        self, encoded: Sequence[bytes], last: bool
     ) -> tuple[int, list[bytes]]:
         """The missing events, up to and including the given ones, and the number of the first."""
         # Keep the events if the query fails, or if the run must first receive an earlier failure.

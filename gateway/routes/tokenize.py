@@ -99,7 +99,7 @@ async def _chat_tokens(
         prompt = rendered.prompt
         if isinstance(prompt, TokensPrompt):
             return list(prompt.token_ids), await prompt_length(prompt, plan.model.engine)
-    raise Unsupported("The engine of this model keeps its tokens to itself.", param="messages")
+    raise Unsupported("The engine of this model does not report token ids.", param="messages")
 
 
 def _tokenizer(model: ServedModel) -> Tokenizer:

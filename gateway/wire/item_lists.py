@@ -9,15 +9,8 @@ import msgspec
 from gateway.wire.items import ID_PREFIXES, Item
 
 
-def with_id(item: Item, new_id: Callable[[str], str]) -> Item:
-    """`item` with its own id, or else a new one. The given item is not changed."""
-    if item.id:
-        return item
-    return msgspec.structs.replace(item, id=new_id(ID_PREFIXES.get(type(item), "")))
-
-
 def with_ids(sent: Sequence[Item], new_id: Callable[[str], str]) -> list[Item]:
-    """The items of a request, each with an id. Ids sent by the client are kept."""
+    """The items of a request, each with an id. Ids sent by the client are kept, and the given items are not changed."""
     return [
         item
         if item.id

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import io
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,10 +37,13 @@ def image(data: bytes, detail: str = "auto") -> MediaSource:
     return MediaSource(kind="image", url=url, detail=detail)
 
 
-def run(use: Callable[[MediaReader], Awaitable[T]], *, read_file: Any = None, **keys: Any) -> T:
+def run(
+    use: Callable[[MediaReader], Awaitable[T]], *, files: Library | None = None, **keys: Any
+) -> T:
     async def body() -> T:
-        async with MediaReader(MediaConfig(**keys), read_file=read_file) as reader:
-            return await use(reader)
+        with nullcontext() if files is None else files.serving():
+            async with MediaReader(MediaConfig(**keys)) as reader:
+                return await use(reader)
 
     return asyncio.run(body())
 
@@ -127,10 +130,13 @@ def test_what_is_no_sound_is_refused() -> None:
     assert code_of(MediaSource(kind="audio", data="AAAA", detail="mp3")) == "invalid_value"
 
 
-class Library:
+class Library(UploadedFiles):
     """Stands for the files that owners have uploaded."""
 
-    async def __call__(self, owner: str, file_id: str, *, max_bytes: int) -> bytes:
+    def __init__(self) -> None:
+        pass
+
+    async def read(self, owner: str, file_id: str, *, max_bytes: int) -> bytes:
         if (owner, file_id) == ("anna", "file-large"):
             raise PayloadTooLarge(f"more than {max_bytes}")
         if (owner, file_id) == ("anna", "file-lies"):
@@ -144,7 +150,7 @@ class Library:
 
 def test_files_of_the_owner_are_read() -> None:
     source = MediaSource(kind="image", file_id="file-1", detail="auto")
-    found = run(lambda reader: reader.read(source, "anna"), read_file=Library())
+    found = run(lambda reader: reader.read(source, "anna"), files=Library())
     assert (found.width, found.height) == (30, 20)
 
 
@@ -164,7 +170,7 @@ def test_other_files_are_refused(owner: str, file_id: str, code: str) -> None:
             await reader.read(MediaSource(kind="image", file_id=file_id), owner)
         return refused.value.code
 
-    assert run(use, read_file=Library()) == code
+    assert run(use, files=Library()) == code
 
 
 class Limits:

@@ -14,7 +14,7 @@ from gateway.wire.chat import decode_chat_request
 from gateway.wire.common import encode
 from gateway.wire.field_errors import MAX_ITEMS
 from gateway.wire.item_decoding import decode_items
-from gateway.wire.item_lists import with_id
+from gateway.wire.item_lists import with_ids
 from gateway.wire.request import (
     convert_response_request,
     decode_conversation_request,
@@ -621,9 +621,9 @@ def test_ids_are_given_once() -> None:
         if cls is not items.ItemReference:
             assert items.ID_PREFIXES[cls].endswith("_"), cls
     (sent,) = decode_items([{"role": "user", "content": "hi"}])
-    named = with_id(sent, new_id)
+    (named,) = with_ids([sent], new_id)
     assert (sent.id, named.id) == ("", "msg_0")
-    assert with_id(named, new_id) is named
+    assert with_ids([named], new_id)[0] is named
     assert len(set(items.ID_PREFIXES.values())) == len(items.ID_PREFIXES)
 
 
