@@ -18,9 +18,10 @@ from gateway.wire.items import Item
 from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count
-from gateway.wire.strict import check_response
+from gateway.wire.strict import check_response, unknown_parameter
 from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
+from gateway.wire.unknown_members import unknown_member
 
 
 class StreamOptions(Value, frozen=True, kw_only=True):
@@ -141,6 +142,8 @@ def convert_response_request(
     modified."""
     if strict:
         check_response(raw, requires_input=require_input)
+        if (place := unknown_member(raw, ResponseRequest)) is not None:
+            raise unknown_parameter(place)
     given = {key: value for key, value in raw.items() if value is not None}
     sent_input = given.pop("input", None)
     sent_tools = given.pop("tools", None)

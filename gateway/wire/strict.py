@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.json_schema import strict_problem
 from gateway.wire.field_errors import missing, not_among, shortened
 
@@ -74,11 +74,7 @@ def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
                 param=name,
                 code="unsupported_parameter",
             )
-        raise InvalidRequest(
-            f"Unknown parameter: '{shortened(name)}'.",
-            param=shortened(name),
-            code="unknown_parameter",
-        )
+        raise unknown_parameter((name,))
     if raw.get("model") is None and raw.get("prompt") is None:
         raise missing("model")
     if requires_input and raw.get("input") == [] and not _continues(raw):
@@ -110,6 +106,14 @@ def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
     for param, tool in _tools(raw.get("tools"), ("tools",)):
         if tool.get("type") == "function" and tool.get("strict") is True:
             _check_function(tool, (*param, "parameters"))
+
+
+def unknown_parameter(place: ParamPath) -> InvalidRequest:
+    """The error for a parameter that the Responses API does not have, at any depth."""
+    named = tuple(step if isinstance(step, int) else shortened(step) for step in place)
+    return InvalidRequest(
+        f"Unknown parameter: '{param_text(named)}'.", param=named, code="unknown_parameter"
+    )
 
 
 def check_chat(raw: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, http
 # name: (path, body, message, param); all are accepted by a lenient server
 CASES: dict[str, tuple[str, dict[str, Any], str, str | None]] = {
     "unknown": ("/responses", {**RESPONSE, "top_k": 1}, "Unknown parameter: 'top_k'.", "top_k"),
+    "unknown within": ("/responses", {**RESPONSE, "reasoning": {"max_tokens": 5}}, "Unknown parameter: 'reasoning.max_tokens'.", "reasoning.max_tokens"),
     "counted": ("/responses/input_tokens", {"input": "x"}, "Missing required parameter: 'model'.", "model"),
     "compacted": ("/responses/compact", {"input": "x"}, "Missing required parameter: 'model'.", "model"),
     "a call alone": ("/responses", {"model": "m", "input": [USER, CALL, USER]}, "No tool output found for function call c1.", "input"),
