@@ -79,9 +79,9 @@ class RunScope:
         """Its time limit, from when it began."""
 
     @property
-    def is_charged(self) -> bool:
-        """Whether the run was admitted, and what it has used is not settled yet."""
-        return self._charge is not None
+    def is_finished(self) -> bool:
+        """Whether `finish` was called."""
+        return bool(self.stats.ended)
 
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
         """Take a place in the queue of `model`, instead of an earlier one that was not used. Raises `RateLimited`."""

@@ -193,8 +193,9 @@ class BackgroundRuns:
             await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
             logger.warning(
-                "background response %s: the store is unavailable: %s", response_id, error.message
-            )
+                "background response %s (%s): the store is unavailable: %s If its end is not stored, another process ends it.",
+                response_id, run.response.status, error.message,
+            )  # fmt: skip
         except Exception:
             # This task is not awaited, so exceptions must be logged here.
             logger.exception("background response %s broke", response_id)

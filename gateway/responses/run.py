@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StoreUnavailable
 from gateway.loop.attempts import Attempts
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
@@ -172,9 +172,13 @@ class ResponseRun:
                             await sink([*self._unsent, *closing, self._work.assembler.terminal()])
                 else:  # deleted, or ended by another process: what was made counts all the same
                     scope.finish(self.response.status, self.response.usage)
+        except StoreUnavailable as error:
+            scope.error = error  # of a background response: another process ends it
+            raise
         finally:
-            if scope.is_charged:  # where it was not reported
-                scope.settle(self._work.usage.total_tokens)
+            if not scope.is_finished:  # it could not be stored; what was made counts all the same
+                cancelled = self.response.status == "cancelled"
+                scope.finish("cancelled" if cancelled else "failed", self._work.usage)
         return self.response
 
     async def _keep_unread(self) -> None:

@@ -1,0 +1,65 @@
+"""Background responses whose store is away at their end: what they have used is counted, and the log says so."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import gateway_chat_template
+import gateway_memory
+import gateway_parsers
+import gateway_scripted
+from gateway.config import Config, ModelConfig
+from gateway.errors import StoreUnavailable
+from gateway.plugins import load_plugins
+from gateway.protocols import StoredResponse
+from gateway.responses.background import BackgroundRuns
+from gateway.responses.plan import make_plan
+from gateway.responses.run import ResponseRun
+from gateway.startup.service_opening import open_services
+from gateway.wire.request import convert_response_request
+from tests.waiting import wait_until_async
+
+pytestmark = pytest.mark.anyio
+PLUGINS = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["away", "hangs at the shutdown"])
+async def test_what_was_not_stored_counts(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
+    async with AsyncExitStack() as stack:
+        plugins = load_plugins(extra=PLUGINS, installed=False)
+        services = await open_services(Config(models={"m": model}), plugins, stack)
+        store = services.store
+        assert store is not None
+        known, asked = store.advance, asyncio.Event()
+
+        async def advance(record: StoredResponse, **keys: Any) -> bool:
+            if record.response.status == "in_progress":
+                return await known(record, **keys)
+            asked.set()
+            if hangs:
+                await asyncio.Event().wait()
+            raise StoreUnavailable("The store is away.")
+
+        monkeypatch.setattr(store, "advance", advance)
+        runs = BackgroundRuns(store, lease_seconds=60)
+        async with runs.maintenance():
+            request = convert_response_request({"model": "m", "input": "Say it.", "background": True})  # fmt: skip
+            run = ResponseRun(await make_plan(request, services, size=1), services)
+            await run.prepare()
+            await runs.start(run)
+            await asked.wait()
+            if not hangs:
+                await wait_until_async(lambda: not runs.running, "it has ended")
+        shown = services.metrics.exposition()[0].decode()
+        assert 'gateway_responses_total{model="m",status="failed"} 1.0' in shown
+        assert f'gateway_tokens_total{{kind="output",model="m"}} {run.scope.stats.usage.output_tokens}.0' in shown  # type: ignore[union-attr]  # fmt: skip
+        assert run.scope.stats.usage.output_tokens > 0  # type: ignore[union-attr]
+        if not hangs:
+            assert f"background response {run.response.id} (completed): the store is unavailable" in caplog.text  # fmt: skip
