@@ -42,7 +42,7 @@ class Page:
     """One tab."""
 
     def __init__(self, url: str) -> None:
-        self._socket: ClientConnection = connect(url, max_size=None, proxy=None)
+        self._socket: ClientConnection = connect(url, max_size=None, proxy=None, ping_interval=None)
         self._ids = count(1)
         self.messages: list[str] = []
         """What the page wrote to the console as errors, its exceptions, and what its CSP blocked."""
@@ -181,7 +181,7 @@ class Chromium:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._browser = connect(url, max_size=None, proxy=None)
+        self._browser = connect(url, max_size=None, proxy=None, ping_interval=None)
         self._ids = count(1)
 
     def _call(self, method: str, **params: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -136,12 +138,23 @@ def test_the_call_to_approve_is_shown_as_it_is(reader: Page) -> None:
     assert not {"\u202e", "\u200b", "\u2066", "\U000e0041"} & set(shown)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x), max_leaves=20), st.sampled_from([None, 1, 3]))  # fmt: skip
-@settings(max_examples=100, deadline=None)
-def test_indented_json_has_the_same_tokens(reader: Page, value: object, indent: int | None) -> None:
-    text = json.dumps(json.dumps(value, indent=indent))
-    shown = reader.run(f"import('/console/dom.js').then((module) => module.prettyJson({text}))")
-    assert shown == json.dumps(value, indent=2)
+def test_indented_json_has_the_same_tokens(reader: Page) -> None:
+    chance = random.Random(7)
+    plain = [None, True, 0, -7, 10**20, "", 'a"\\{}[],:\n', "é\u2028", "\\", " "]
+
+    def value(depth: int) -> Any:
+        kind = chance.choice(("plain", "list", "object")) if depth < 4 else "plain"
+        if kind == "plain":
+            return chance.choice(plain)
+        members = [value(depth + 1) for _ in range(chance.randrange(4))]
+        return members if kind == "list" else {f'"{n},:': each for n, each in enumerate(members)}
+
+    values = [value(0) for _ in range(300)]
+    written = [json.dumps(each, indent=chance.choice((None, 1, 3))) for each in values]
+    shown = reader.run(
+        f"import('/console/dom.js').then((module) => {json.dumps(written)}.map(module.prettyJson))"
+    )
+    assert shown == [json.dumps(each, indent=2) for each in values]
 
 
 def test_deeply_nested_json_is_not_much_longer_when_it_is_indented(reader: Page) -> None:
