@@ -85,6 +85,9 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
     query = request.query_params
     include = include_of(query)
     _note_unknown(request, _RETRIEVED_BY)
+    flag_of(
+        query, "include_obfuscation"
+    )  # has no effect, but a value that is not a flag is a mistake
     if not flag_of(query, "stream"):
         if "starting_after" in query:
             raise InvalidRequest(

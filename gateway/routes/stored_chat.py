@@ -8,7 +8,7 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.errors import NotFound, ParamPath, Unsupported
+from gateway.errors import InvalidRequest, NotFound, ParamPath, Unsupported
 from gateway.protocols import ResponseStore, StoredCompletion
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
@@ -28,6 +28,12 @@ async def list_chat_completions(request: HttpRequest) -> ASGIApp:
     """List a page of the stored completions, optionally filtered by model and metadata."""
     params = request.query_params
     query = page_query(params, default_order="asc")
+    if params.get("metadata"):
+        raise InvalidRequest(
+            "Metadata is filtered by one parameter for each key: metadata[key]=value.",
+            param="metadata",
+            code="invalid_value",
+        )
     wanted = {
         found[1]: value for key, value in params.items() if (found := _METADATA.fullmatch(key))
     }

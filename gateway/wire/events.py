@@ -1,7 +1,7 @@
 """The events of a stream, one Struct each.
 
-Fields are in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, sent only if a
-request asks for it.
+Fields are in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, which the gateway
+does not send: `include_obfuscation` has no effect.
 """
 
 from __future__ import annotations

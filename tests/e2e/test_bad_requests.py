@@ -255,6 +255,7 @@ def test_bad_pages_are_told(http: httpx.Client, query: str, param: str) -> None:
     ("query", "param"),
     [
         ("?stream=maybe", "stream"),
+        ("?include_obfuscation=maybe", "include_obfuscation"),
         ("?include=bogus", "include[0]"),
         ("?include[]=reasoning.encrypted_content&include[]=bogus", "include[1]"),
         ("/input_items?include=bogus", "include[0]"),

@@ -176,6 +176,7 @@ BAD_QUERIES = [
     ("?limit=x", 400, "limit", "invalid_value"),
     ("?order=up", 400, "order", "invalid_value"),
     ("?after=chatcmpl-nobody", 404, "after", "chat_completion_not_found"),
+    ("?metadata=x", 400, "metadata", "invalid_value"),
     (f"?metadata[a]={'x' * 513}", 400, "metadata.a", "string_above_max_length"),
     ("/chatcmpl-nobody", 404, None, "chat_completion_not_found"),
     ("/chatcmpl-nobody/messages", 404, None, "chat_completion_not_found"),
