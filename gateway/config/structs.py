@@ -7,9 +7,9 @@ file, the environment and the command line into a `Config`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
@@ -62,6 +62,11 @@ class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The key's share of a model if requests wait, relative to other keys of the same priority."""
     expires: datetime | None = None
     """When the key expires, such as `2030-01-31T00:00:00Z`. Without an offset, the time is UTC. Default: never."""
+
+    key_hints: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("key", "api_key", "value", "token", "secret", "hash"),
+        "keys are not written here, but their SHA-256: `gateway key NAME` makes a key and prints the table with its sha256",
+    )
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-fA-F]{64}", self.sha256):

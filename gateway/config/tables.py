@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,7 +66,7 @@ def decode_table(table: Mapping[str, Any], into: type[T], path: KeyPath) -> T:
     fields = {field.encode_name for field in msgspec.structs.fields(into)}
     for key in table:
         if key not in fields:
-            raise TableError((*path, key), f"there is no such key; {suggestion(key, fields)}")
+            raise TableError((*path, key), _no_such_key(key, fields, [into]))
     try:
         return msgspec.convert(table, into)
     except msgspec.ValidationError as error:
@@ -98,15 +98,20 @@ def _translate(message: str, table: Any, into: Any, path: KeyPath) -> TableError
     if missing := re.fullmatch(r"Object missing required field `(.*)`", match["what"]):
         return TableError((*path, *keys, missing[1]), "this key is required and missing")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", match["what"]):
-        known = {
-            field.encode_name
-            for each in _alternatives(kind)
-            if isinstance(each, inspect.StructType)
-            for field in each.fields
-        }
-        problem = f"there is no such key; {suggestion(unknown[1], known)}"
+        structs = [each for each in _alternatives(kind) if isinstance(each, inspect.StructType)]
+        known = {field.encode_name for each in structs for field in each.fields}
+        problem = _no_such_key(unknown[1], known, [each.cls for each in structs])
         return TableError((*path, *keys, unknown[1]), problem)
     return TableError((*path, *keys), _problem(match["what"], kind))
+
+
+def _no_such_key(key: str, known: Collection[str], structs: Iterable[Any]) -> str:
+    """The problem of a key that none of `structs` has. They may have `key_hints`: what to write instead of keys that suggest
+    themselves."""
+    for each in structs:
+        if hint := getattr(each, "key_hints", {}).get(key):
+            return f"there is no such key; {hint}"
+    return f"there is no such key; {suggestion(key, known)}"
 
 
 def _problem(what: str, kind: inspect.Type) -> str:

@@ -94,6 +94,7 @@ def test_a_plugin_may_be_called_like_a_key(key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "sentence"),
     [
+        ('[[server.api_keys]]\nname = "a"\nkey = "my-own"', 1, "server.api_keys.0.key: there is no such key; keys are not written here, but their SHA-256: `gateway key NAME`"),
         ("[server]\nprot = 1", 2, 'server.prot: there is no such key; did you mean "port"?'),
         ("[server]\n\nport = 'x'", 3, "server.port: expected an integer, not a string"),
         ("[server]\nport = 65536", 2, "server.port: expected an integer <= 65535"),
