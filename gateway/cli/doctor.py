@@ -180,7 +180,7 @@ async def _store(config: Config, plugins: PluginSet) -> ReportLine:
 
 def _port(config: Config) -> ReportLine:
     # Imported here because the server imports the whole web framework, which listing and help do not need.
-    from gateway.server.server import check_address
+    from gateway.server.listening import check_address
 
     server = config.server
     what = f"address {server.host} port {server.port}"

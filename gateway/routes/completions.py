@@ -7,7 +7,8 @@ from functools import partial
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.completions.run import CompletionRun, PreparedCompletion, prepare_completion
+from gateway.completions.plan import PreparedCompletion, prepare_completion
+from gateway.completions.run import CompletionRun
 from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
 from gateway.routes.choices import ChunkStream, plain_choices

@@ -16,7 +16,8 @@ from gateway.app import app_of
 from gateway.config import Config, load_config
 from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.services import Services
-from gateway.server.server import GatewayServer, address, bound, uvicorn_config
+from gateway.server.listening import address, bound
+from gateway.server.server import GatewayServer, uvicorn_config
 from gateway.startup.service_opening import open_services
 
 START_SECONDS = 120.0

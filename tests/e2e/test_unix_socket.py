@@ -23,7 +23,7 @@ from websockets.sync.client import unix_connect
 from gateway.config import Config, ServerConfig
 from gateway.errors import ConfigurationError
 from gateway.server.event_loop import new_event_loop
-from gateway.server.server import bound, check_address, listen
+from gateway.server.listening import bound, check_address, listen
 from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import run_gateway
 from tests.waiting import wait_until

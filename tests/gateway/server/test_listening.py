@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gateway.config import Config, ServerConfig
 from gateway.errors import ConfigurationError
-from gateway.server.server import bind, listen
+from gateway.server.listening import bind, listen
 
 
 def test_of_two_servers_that_start_at_once_the_later_one_is_told_that_the_port_is_taken() -> None:

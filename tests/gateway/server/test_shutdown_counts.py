@@ -9,7 +9,8 @@ import pytest
 from gateway.app import app_of
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
-from gateway.server.server import GatewayServer, bind, uvicorn_config
+from gateway.server.listening import bind
+from gateway.server.server import GatewayServer, uvicorn_config
 from gateway.startup.service_opening import open_services
 
 pytestmark = pytest.mark.anyio
