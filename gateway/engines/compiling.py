@@ -159,7 +159,7 @@ class Compiler:
             ) from None
         except HelperDeadlineExceeded:
             refusal = CompileFailure(
-                f"It takes longer than {self._seconds:g} seconds to compile, the bound of this server "
+                f"It takes longer than {self._seconds:g} seconds to compile, the limit of this server "
                 "(compile_seconds). Make it simpler: fewer alternatives, repetitions and references.",
                 ("schema",),
             )

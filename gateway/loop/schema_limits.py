@@ -143,7 +143,7 @@ def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamP
     counts = measure(schema, max_depth=limits.max_depth)
     if counts is None:
         raise InvalidRequest(
-            f"The JSON schema is nested more than {limits.max_depth} levels deep, the bound of this server "
+            f"The JSON schema is nested more than {limits.max_depth} levels deep, the limit of this server "
             "(max_depth). Make it flatter, or refer to parts of it with $ref.",
             param=param,
             code=CODE,
