@@ -21,6 +21,8 @@ OWN = tuple(str(Path(__file__).parents[2] / folder) for folder in ("gateway", "p
 MANY = 8_000
 MOST = 10_000
 """Calls of functions on the event loop, of Python and of C, that one request may take: a few milliseconds."""
+MOST_OF_HISTORY = 60_000
+"""The same for a request that goes on with thousands of items: each is looked at a few times."""
 SCHEMA = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300)}}
 TOOLS = [{"type": "function", "name": f"f{n}", "parameters": SCHEMA} for n in range(60)]
 MESSAGES = [{"role": ("user", "assistant")[n % 2], "content": f"a{n}"} for n in range(MANY)]
@@ -102,7 +104,7 @@ async def profile(calls: Calls | None) -> None:
     sys.setprofile(calls)
 
 
-def post(gateway: RunningGateway, path: str, body: dict[str, Any]) -> None:
+def post(gateway: RunningGateway, path: str, body: dict[str, Any]) -> Any:
     host = gateway.base_url.removeprefix("http://").removesuffix("/v1")
     connection = http.client.HTTPConnection(host, timeout=120)
     sent = json.dumps({"model": "m", **body})
@@ -111,6 +113,7 @@ def post(gateway: RunningGateway, path: str, body: dict[str, Any]) -> None:
         said = answer.read()
     connection.close()
     assert answer.status == 200, said[:300]
+    return None if body.get("stream") else json.loads(said)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -125,3 +128,17 @@ def test_what_grows_with_a_request_is_done_beside_the_event_loop(
     finally:
         gateway.run(profile(None))
     assert calls.seen.total() < MOST, calls.seen.most_common(8)
+
+
+@pytest.mark.parametrize("name", ["messages, stored", "parts, stored", "calls, stored"])
+def test_so_is_what_grows_with_the_history_of_a_request(gateway: RunningGateway, name: str) -> None:
+    sent = {"calls, stored": CALLS}.get(name) or REQUESTS[name][1]["input"]
+    first = post(gateway, "/v1/responses", {**STORED, "input": sent})
+    calls = Calls()
+    gateway.run(profile(calls))
+    try:
+        more = {**STORED, "input": "a", "previous_response_id": first["id"]}
+        post(gateway, "/v1/responses", more)
+    finally:
+        gateway.run(profile(None))
+    assert calls.seen.total() < MOST_OF_HISTORY, calls.seen.most_common(8)

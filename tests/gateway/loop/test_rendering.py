@@ -70,3 +70,21 @@ def test_a_long_body_is_rendered_beside_the_loop() -> None:
 def test_a_short_conversation_is_rendered_at_once() -> None:
     short = items.Message(role="user", content=[InputText(text="hello")])
     assert rendered_in_loop(Turn(items=[short] * 100), 1000) is True
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        items.Message(role="user", content=[InputText(text="a")]),
+        items.FunctionCall(call_id="c", name="f", arguments="{}"),
+        items.FunctionCallOutput(call_id="c", output="a"),
+    ],
+    ids=lambda item: type(item).__name__,
+)
+def test_many_short_items_of_the_history_are_rendered_beside_the_loop(item: items.Item) -> None:
+    assert rendered_in_loop(Turn(items=[item] * 1000)) is False
+
+
+def test_many_short_parts_are_rendered_beside_the_loop() -> None:
+    message = items.Message(role="user", content=[InputText(text="a")] * 10_000)
+    assert rendered_in_loop(Turn(items=[message])) is False
