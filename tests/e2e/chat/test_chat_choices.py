@@ -92,7 +92,9 @@ PIECES = st.lists(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(PIECES, st.sampled_from([None, 1, 7]), st.sampled_from(["stop", "length"]))
 def test_one_script_says_the_same_through_both_apis(

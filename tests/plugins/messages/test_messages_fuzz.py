@@ -61,7 +61,9 @@ PLACES = places(BODY)
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3),
