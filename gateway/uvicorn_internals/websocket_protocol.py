@@ -85,6 +85,12 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         elif now - self._message_since > limits.body_timeout:
             self._fail(1008, f"a message did not arrive within {limits.body_timeout:g} seconds")
 
+    def shutdown(self) -> None:
+        """Close the connection, because the server stops. uvicorn's raises an error where the client has begun to close it and what
+        was sent before has not left yet, and the server's stop ended there."""
+        if not self.transport.is_closing():
+            super().shutdown()
+
     def handle_connect(self, event: Request) -> None:
         response = self.conn.accept(event)
         if response.status_code == 101:

@@ -40,7 +40,11 @@ class TestLlamaServer(EmbeddingContract):
         self, llama_embedding_server: str, anyio_backend: str
     ) -> AsyncIterator[Engine]:
         config = RemoteConfig(
-            urls=[llama_embedding_server], tokenizer=TOKENIZER, max_model_len=512, matryoshka=True
+            urls=[llama_embedding_server],
+            tokenizer=TOKENIZER,
+            max_model_len=512,
+            matryoshka=True,
+            connect_timeout=60,
         )
         async with open_remote(config, CONTEXT) as opened:
             yield opened
@@ -55,7 +59,9 @@ class TestLlamaServer(EmbeddingContract):
         self, llama_embedding_server: str
     ) -> None:
         """It says so with a 500, which would else be taken for a fault of its own."""
-        config = RemoteConfig(urls=[llama_embedding_server], tokenizer=TOKENIZER)
+        config = RemoteConfig(
+            urls=[llama_embedding_server], tokenizer=TOKENIZER, connect_timeout=60
+        )
         async with open_remote(config, CONTEXT) as opened:
             assert isinstance(opened, RemoteEmbedder)
             with pytest.raises(InvalidRequest) as refused:

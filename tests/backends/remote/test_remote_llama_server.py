@@ -20,7 +20,7 @@ TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 
 @pytest.fixture(scope="module")
 async def engine(llama_server: str, anyio_backend: str) -> AsyncIterator[Engine]:
-    config = RemoteConfig(urls=[llama_server], tokenizer=str(TOKENIZER))
+    config = RemoteConfig(urls=[llama_server], tokenizer=str(TOKENIZER), connect_timeout=60)
     async with open_remote(config, EngineContext(name="tiny", path=None)) as opened:
         yield opened
 

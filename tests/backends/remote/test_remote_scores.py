@@ -36,7 +36,9 @@ class TestLlamaServer(ScoreContract):
     async def engine(
         self, llama_reranking_server: str, anyio_backend: str
     ) -> AsyncIterator[Engine]:
-        async with open_remote(RemoteConfig(urls=[llama_reranking_server]), CONTEXT) as opened:
+        async with open_remote(
+            RemoteConfig(urls=[llama_reranking_server], connect_timeout=60), CONTEXT
+        ) as opened:
             yield opened
 
     async def test_the_server_says_that_it_reranks(self, engine: Engine) -> None:

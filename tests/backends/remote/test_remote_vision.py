@@ -22,7 +22,7 @@ TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3" / "tokenizer.jso
 
 @pytest.fixture(scope="module")
 async def engine(llama_vision_server: str, anyio_backend: str) -> AsyncIterator[Engine]:
-    config = RemoteConfig(urls=[llama_vision_server], tokenizer=str(TOKENIZER))
+    config = RemoteConfig(urls=[llama_vision_server], tokenizer=str(TOKENIZER), connect_timeout=60)
     async with open_remote(config, EngineContext(name="tiny", path=None)) as opened:
         assert "images" in opened.capabilities
         assert opened.info.placeholders == "none"
