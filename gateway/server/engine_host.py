@@ -84,6 +84,7 @@ class EngineHost:
     def stop(self, seconds: float) -> None:
         """End as soon as no server process is connected, and in `seconds` at the latest."""
         if self._connections:
+            logger.info("model %s: its engine's process ends in %g s, or once no server process uses it: it was told to", self.name, seconds)  # fmt: skip
             asyncio.get_running_loop().call_later(seconds, self._stop.set)
         else:
             self._stop.set()

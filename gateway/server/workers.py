@@ -173,7 +173,9 @@ class _Supervisor:
                     for other in self._workers:
                         other.terminate()
                     continue
-                logger.error("a worker ended with code %s; starting another", process.exitcode)
+                logger.error(
+                    "worker %s ended with code %s; starting another", process.pid, process.exitcode
+                )
                 self._start()
         return failed
 
