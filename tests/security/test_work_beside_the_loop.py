@@ -19,7 +19,7 @@ from gateway.testing.server import RunningGateway, run_gateway
 TEMPLATE = Path(__file__).parents[1] / "models" / "tiny-qwen3" / "chat_template.jinja"
 OWN = tuple(str(Path(__file__).parents[2] / folder) for folder in ("gateway", "plugins"))
 MANY = 8_000
-MOST = 10_000
+MOST = 15_000
 """Calls of functions on the event loop, of Python and of C, that one request may take: a few milliseconds."""
 MOST_OF_HISTORY = 60_000
 """The same for a request that goes on with thousands of items: each is looked at a few times."""
