@@ -119,7 +119,7 @@ async def test_a_stopped_process_fails_its_requests_and_is_replaced(
                 return False
             return True
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):  # a process is started
             while not await serves():  # noqa: ASYNC110  # another process has no event to wait for
                 await asyncio.sleep(0.05)
     await processes.close()
