@@ -6,15 +6,17 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
+from gateway.sdk import StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
 from gateway_postgres.connection_settings import connection_settings
-from gateway_postgres.failures import FAILURES, is_away, is_temporary, unavailable
+from gateway_postgres.failures import FAILURES, is_away, is_of_connection, is_temporary, unavailable
 from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
@@ -22,7 +24,7 @@ T = TypeVar("T")
 _SYNCHRONIZED_SECONDS: Final = 60.0
 """Seconds, by either clock of this machine, after which the server is asked for its time again."""
 _TRIES: Final = 5
-"""How often a transaction is run that others have made impossible."""
+"""How often a transaction is run that others have made impossible, or whose connection was ended before its COMMIT was sent."""
 
 
 class PostgresDatabase:
@@ -90,15 +92,30 @@ class PostgresDatabase:
     async def _run(
         self, operation: Callable[[], Operation[T]], *, isolation: Any, readonly: bool
     ) -> T:
+        uncommitted = False
+
         async def work(connection: Any) -> T:
-            async with connection.transaction(isolation=isolation, readonly=readonly):
-                return await _drive(connection, operation())
+            nonlocal uncommitted
+            transaction = connection.transaction(isolation=isolation, readonly=readonly)
+            await transaction.start()
+            uncommitted = True
+            try:
+                result = await _drive(connection, operation())
+            except BaseException:
+                with suppress(*FAILURES):  # what failed first is told
+                    await transaction.rollback()
+                raise
+            uncommitted = False
+            await transaction.commit()
+            return result
 
         for _ in range(_TRIES - 1):
+            uncommitted = False
             try:
                 return await self._with_connection(work)
-            except FAILURES as error:
-                if not is_temporary(error):
+            except (*FAILURES, StoreUnavailable) as error:
+                cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+                if not (is_temporary(cause) or (uncommitted and is_of_connection(cause))):
                     raise
         return await self._with_connection(work)
 

@@ -25,8 +25,8 @@ _AWAY: Final = (
 )
 """SQLSTATEs, or their classes: connections, read-only servers, transactions that were silent for too long, rights, a missing database or table, resources, locks,
 shutdown, the operating system, internal errors."""
-_AGAIN: Final = ("40001", "40P01")
-"""Serialization failures and deadlocks: the server has rolled the transaction back."""
+_AGAIN: Final = ("25P03", "40001", "40P01")
+"""A transaction that was silent for too long, serialization failures, deadlocks: the server has rolled the transaction back."""
 
 FAILURES: Final = (
     asyncpg.PostgresError,
@@ -45,11 +45,21 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, FAILURES)
 
 
-def is_temporary(error: BaseException) -> bool:
+def is_temporary(error: BaseException | None) -> bool:
     """Whether the transaction can be run again at once."""
     # After a migration by another process, a prepared statement is out of date.
     return isinstance(error, asyncpg.InvalidCachedStatementError) or (
         isinstance(error, asyncpg.PostgresError) and getattr(error, "sqlstate", None) in _AGAIN
+    )
+
+
+def is_of_connection(error: BaseException | None) -> bool:
+    """Whether `error` says that the connection has ended, rather than that the server does not answer.
+
+    The server ends the connection of a gateway that was silent in a transaction: it was suspended, or its machine is busy.
+    """
+    return isinstance(
+        error, asyncpg.PostgresConnectionError | asyncpg.InternalClientError | ConnectionError
     )
 
 

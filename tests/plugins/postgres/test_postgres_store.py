@@ -14,7 +14,7 @@ import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
-from gateway.sdk.sql import VERSIONS
+from gateway.sdk.sql import VERSIONS, Operation, Statement
 from gateway.testing import check_plugin
 from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.store_part_contract import image_url, seeing
@@ -138,6 +138,34 @@ async def test_a_migration_that_fails_changes_nothing(
         await prepare(connection, config.schema, broken)
     async with open_postgres(config):
         pass
+
+
+@pytest.mark.parametrize("each", [False, True])
+async def test_a_transaction_that_the_server_ended_because_the_gateway_stood_still_is_run_again(
+    config: PostgresConfig, each: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine under load, or suspended, is silent for longer than the server waits."""
+    monkeypatch.setattr("gateway_postgres.connection_settings._IDLE_MILLISECONDS", "200")
+    begun = 0
+
+    def operation() -> Operation[int]:
+        nonlocal begun
+        begun += 1
+        rows = yield Statement("SELECT 1")
+        if begun == 1:
+            time.sleep(0.6)  # the event loop stands still
+        if each:
+            yield Statement(
+                "INSERT INTO value_owners VALUES ($1, 0, 0)", [("a",), ("b",)], each=True
+            )
+        else:
+            yield Statement("SELECT 2")
+        return len(rows)
+
+    async with open_postgres(config) as store:
+        database: Any = store._database  # type: ignore[attr-defined]  # no other door
+        assert await database.write(operation) == 1
+    assert begun == 2
 
 
 @pytest.mark.parametrize(
