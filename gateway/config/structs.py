@@ -166,8 +166,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Time limit for one whole response, including tool calls, in seconds. The response fails when it is exceeded."""
     grace_period: Annotated[float, Meta(ge=0)] = 10.0
     """Seconds that running responses may take at shutdown before they are ended."""
-    keep_alive: Seconds = 5.0
-    """Seconds after which an idle connection is closed."""
+    keep_alive: Seconds = 75.0
+    """Seconds after which an idle connection is closed. Clients and proxies in front must give it up sooner, or they may send a
+    request on a connection that is just being closed: OpenAI's SDK does after 5 s, nginx and many load balancers after 60."""
     ping_interval: Annotated[float, Meta(ge=0)] = 15.0
     """Seconds of silence in a stream after which a comment is sent to keep proxies from closing it; 0 disables this."""
     log_level: LogLevel = "info"
