@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import AuthenticationError, NotFoundError, OpenAI
+from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
 
 from gateway.runtime.access import hash_key
 from gateway.testing.grammar import fold, parse_sse
@@ -63,13 +63,14 @@ def test_owners_see_only_their_own(alice: OpenAI, bob: OpenAI) -> None:
         lambda: bob.responses.delete(response.id),
         lambda: bob.responses.cancel(response.id),
         lambda: bob.responses.input_items.list(response.id),
-        lambda: bob.responses.create(model="scripted", input="x", previous_response_id=response.id),
         lambda: bob.conversations.retrieve(conversation.id),
         lambda: bob.conversations.items.list(conversation.id),
         lambda: bob.responses.create(model="scripted", input="x", conversation=conversation.id),
     ):
         with pytest.raises(NotFoundError):
             look()
+    with pytest.raises(BadRequestError, match="not found"):
+        bob.responses.create(model="scripted", input="x", previous_response_id=response.id)
 
 
 def test_sealed_reasoning_is_carried_by_a_client_that_stores_nothing(

@@ -5,6 +5,7 @@ import logging
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,13 +31,17 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("the self-check has an application of its own")
 
 
-@pytest.fixture
-def settings() -> ServingConfig:
-    made = ServingConfig(
-        app, http=LimitedHttpProtocol, ws=LimitedWebSocketProtocol, lifespan="off", log_config=None
-    )
+def settings_with(
+    http: Any = LimitedHttpProtocol, websocket: Any = LimitedWebSocketProtocol
+) -> ServingConfig:
+    made = ServingConfig(app, http=http, ws=websocket, lifespan="off", log_config=None)
     made.limits = Connections(ServerConfig())
     return made
+
+
+@pytest.fixture
+def settings() -> ServingConfig:
+    return settings_with()
 
 
 async def test_the_installed_uvicorn_passes_and_leaves_no_trace(
@@ -78,19 +83,21 @@ async def test_one_line_of_the_log_tells_that_answers_are_sent_by_plain_asgi(
         if callable(value) and name not in NOT_LIMITS and hasattr(kind.__base__, name)
     ],
 )
-async def test_a_server_whose_limits_do_not_work_does_not_start(
-    settings: ServingConfig, monkeypatch: pytest.MonkeyPatch, protocol: type, name: str
-) -> None:
-    monkeypatch.delattr(protocol, name)  # as if uvicorn called another method
+async def test_a_server_whose_limits_do_not_work_does_not_start(protocol: type, name: str) -> None:
+    # As if uvicorn called another method. The class itself serves the gateways of other tests, in threads of this process.
+    broken = type("Broken", (protocol,), {name: getattr(protocol.__base__, name)})
+    kinds = {"http" if protocol is LimitedHttpProtocol else "websocket": broken}
     with pytest.raises(ConfigurationError) as caught:
-        await check_protocols(settings)
+        await check_protocols(settings_with(**kinds))
     assert str(caught.value).endswith(f"Install uvicorn{UVICORN}.")
 
 
 async def test_a_server_without_the_tick_that_checks_deadlines_does_not_start(
     settings: ServingConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(uvicorn.Server, "on_tick")
+    methods = {name: None for name in vars(uvicorn.Server) if name != "on_tick"}
+    other = SimpleNamespace(Server=SimpleNamespace(**methods), __version__="1")
+    monkeypatch.setattr("gateway.uvicorn_internals.protocol_check.uvicorn", other)
     with pytest.raises(ConfigurationError, match=r"uvicorn\.Server has no on_tick"):
         await check_protocols(settings)
 
