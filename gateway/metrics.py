@@ -306,8 +306,8 @@ class Metrics:
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
         """Like `exposition`, which takes tens of milliseconds where there are many series: it is written in a thread, one at a time.
         Engines may read their own metrics before, for at most `REFRESH_SECONDS`."""
+        await self._engines.refresh()
         async with self._scraping:
-            await self._engines.refresh()
             self._read_all()
             return await asyncio.to_thread(self._written, accept)
 

@@ -63,6 +63,8 @@ class BackgroundRuns:
         self._renewals: set[asyncio.Task[None]] = set()
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
+        self._starting: list[ResponseRun] = []
+        """Those whose record is being stored."""
         self._writers: dict[str, LogWriter] = {}
         self._orphans = Orphans(
             store,
@@ -125,17 +127,21 @@ class BackgroundRuns:
         record = run.record()
         try:
             self._check_room(run)
+            self._starting.append(run)
             # Take the lease first, so that a stored response always has an owner or an expiring lease.
             await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
             await self._store.put(record)
         except BaseException:
             run.scope.abandon()
             raise
+        finally:
+            self._starting = [each for each in self._starting if each is not run]
         self._begin(run)
         return record
 
     def _check_room(self, run: ResponseRun) -> None:
-        plans = [running.run.plan for running in self._running.values()]
+        runs = [*self._starting, *(running.run for running in self._running.values())]
+        plans = [each.plan for each in runs]
         held = sum(plan.settings.size for plan in plans if plan.owner == run.plan.owner)
         if self._max_bytes is not None and held and held + run.plan.settings.size > self._max_bytes:
             raise RateLimited(

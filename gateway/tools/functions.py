@@ -16,7 +16,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import copy_context
+from functools import partial
 from typing import Any, get_type_hints
 
 import msgspec
@@ -25,6 +28,9 @@ from gateway.errors import ConfigurationError
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 
 Function = Callable[..., Any]
+
+_THREADS = ThreadPoolExecutor(32, thread_name_prefix="tool-function")
+"""Not asyncio's own threads: functions that hang would hold up large requests, which are read and rendered in those."""
 
 
 class PythonTool:
@@ -78,7 +84,8 @@ class PythonTool:
         if inspect.iscoroutinefunction(self._function):
             result = await self._function(**given)
         else:
-            result = await asyncio.to_thread(self._function, **given)
+            work = partial(copy_context().run, self._function, **given)
+            result = await asyncio.get_running_loop().run_in_executor(_THREADS, work)
         if isinstance(result, ToolResult):
             return result
         return ToolResult(

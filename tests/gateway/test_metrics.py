@@ -112,6 +112,24 @@ async def test_a_scrape_does_not_wait_for_an_engine_that_hangs_or_fail_with_one_
     assert 'slots{model="fails"} 4.0' in shown
 
 
+async def test_scrapes_do_not_wait_for_each_others_engines() -> None:
+    metrics, asked, all_asked = Metrics(), 0, asyncio.Event()
+
+    async def refresh() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            all_asked.set()
+        try:
+            await all_asked.wait()
+        finally:
+            asked -= 1
+
+    metrics.watch_engine("m", Refreshed(refresh))  # type: ignore[arg-type]
+    await asyncio.gather(*(metrics.scrape() for _ in range(3)))
+    assert all_asked.is_set(), "no three scrapes waited at once"
+
+
 class Witness(Collector):
     """Notes the threads in which it is asked as a collector, and as an engine."""
 

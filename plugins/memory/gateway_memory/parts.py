@@ -45,14 +45,24 @@ class PartTable:
         sizes: list[int] = []
         if _is_small(values, sizes):
             return self._share(owner, values, sizes)
-        return await asyncio.to_thread(self._share, owner, values, sizes)
+        held = await asyncio.to_thread(self._share, owner, values, sizes)
+        return self._share(owner, values, sizes) if self._has_others(owner, [held]) else held
 
     async def each_shared(self, owner: str | None, values: Sequence[T]) -> list[Held]:
         """Like `shared`, for each value by itself."""
         sizes: list[int] = []
         if _is_small(values, sizes):
             return self._share_each(owner, values, sizes)
-        return await asyncio.to_thread(self._share_each, owner, values, sizes)
+        each = await asyncio.to_thread(self._share_each, owner, values, sizes)
+        return self._share_each(owner, values, sizes) if self._has_others(owner, each) else each
+
+    def _has_others(self, owner: str | None, made: Iterable[Held]) -> bool:
+        """Whether an equal text of somebody else was kept while a thread worked."""
+        return any(
+            self._texts.get((owner, text), (text, 0))[0] is not text
+            for held in made
+            for text in held.texts
+        )
 
     def keep(self, owner: str | None, held: Held) -> None:
         """Keep the texts of values that are stored now. They are released when the values are removed."""
@@ -76,8 +86,13 @@ class PartTable:
     def _share(self, owner: str | None, values: Sequence[T], sizes: list[int]) -> Held:
         """`sizes` are those of the first values."""
         sizes += [len(encode(value)) for value in values[len(sizes) :]]
+        return self._shared(owner, values, sizes, {})
+
+    def _shared(
+        self, owner: str | None, values: Sequence[T], sizes: Sequence[int], own: dict[str, str]
+    ) -> Held:
+        """`own` are the texts that are not kept yet, of these values and of others that are to be kept with them."""
         texts: list[str] = []
-        own: dict[str, str] = {}
         shared = [
             value if size < LARGE else self._with_shared(owner, value, texts, own)
             for value, size in zip(values, sizes, strict=True)
@@ -86,8 +101,10 @@ class PartTable:
 
     def _share_each(self, owner: str | None, values: Sequence[T], sizes: list[int]) -> list[Held]:
         sizes += [len(encode(value)) for value in values[len(sizes) :]]
+        own: dict[str, str] = {}
         return [
-            self._share(owner, [value], [size]) for value, size in zip(values, sizes, strict=True)
+            self._shared(owner, [value], [size], own)
+            for value, size in zip(values, sizes, strict=True)
         ]
 
     def _with_shared(

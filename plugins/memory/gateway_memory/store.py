@@ -176,7 +176,9 @@ class MemoryStore(CompletionStore, ConversationStore):
         found: dict[str, Item] = {}
         for item_id in item_ids:
             containing = self._responses_of_item.get(owner, {}).get(item_id, {})
-            for found_id in [containing] if isinstance(containing, str) else reversed(containing):
+            for found_id in (
+                [containing] if isinstance(containing, str) else [*reversed(containing)]
+            ):
                 entry = self._use(found_id, owner)
                 if entry is not None:
                     found |= {item.id: item for item in entry.node.items if item.id == item_id}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -71,3 +73,30 @@ def test_a_function_without_types_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match="annotate it"):
         PythonTool(untyped, time_limit=1)
+
+
+async def hang_everywhere(function: Any, calls: int) -> bool:
+    """Whether threads of the event loop are free while `calls` calls hang."""
+    tool = PythonTool(function, time_limit=60)
+    running = [asyncio.create_task(tool.call({})) for _ in range(calls)]
+    await asyncio.sleep(0)
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(lambda: True), 60)
+    finally:
+        for each in running:
+            each.cancel()
+
+
+def test_functions_that_hang_leave_the_event_loops_threads_free() -> None:
+    """Large requests are read in those."""
+    over = threading.Event()
+
+    def hang() -> str:
+        over.wait()
+        return ""
+
+    loop_threads = min(32, (os.cpu_count() or 1) + 4)
+    try:
+        assert asyncio.run(hang_everywhere(hang, loop_threads))
+    finally:
+        over.set()
