@@ -83,9 +83,10 @@ def wait_for_end(
     while process.poll() is None:
         if not heartbeat.read(BEAT_SECONDS):
             return process.wait()
+        is_silent = watch.silent()  # first: this process may be stopped between the two
         if stalls.stalled(STALL_SECONDS):
             watch.begin_anew()
-        elif not killed and watch.silent() and silent():
+        elif not killed and is_silent and silent():
             process.kill()
             killed = True
     return process.wait()

@@ -7,6 +7,7 @@ import fcntl
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -24,6 +25,10 @@ _THREADS: Final = 4
 _BUSY_SECONDS: Final = 15.0
 _STEPS: Final = 100_000
 """SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
+
+
+_READ_SECONDS: Final = 2.0
+"""How long a write-ahead log that somebody reads is left as it is: each attempt to cut it keeps writers waiting."""
 
 
 class DatabaseFile:
@@ -86,6 +91,8 @@ class FilesDatabase:
         self._shrinker = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-shrinking")
         self._shrinks = False
         """Whether the shrinker is asked to run, and has not begun."""
+        self._cuts_from = 0.0
+        """When the write-ahead log may be cut again, by the monotonic clock."""
         self._closing = False
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
         self._file: DatabaseFile | None = None
@@ -159,7 +166,8 @@ class FilesDatabase:
         result = self._run(work, "IMMEDIATE")
         # What has been written stays written, whatever happens here. A database that is being closed takes no more work.
         with suppress(sqlite3.Error, OSError, RuntimeError):
-            if not self._shrinks and shrinking.is_due(self._connection(), self._path):
+            cuts = time.monotonic() >= self._cuts_from
+            if not self._shrinks and shrinking.is_due(self._connection(), self._path, log=cuts):
                 self._shrinks = True
                 self._shrinker.submit(self._shrink)
         return result
@@ -170,6 +178,8 @@ class FilesDatabase:
             if self._file is not None:
                 self._file.check()
             shrinking.shrink_database(self._connection(), self._path, lambda: self._closing)
+            if shrinking.is_log_large(self._path):
+                self._cuts_from = time.monotonic() + _READ_SECONDS
         except sqlite3.Error as error:  # the next write tries again
             logger.debug("%s: free space could not be given back: %s", self._path, error)
 

@@ -50,9 +50,14 @@ def convert(connection: sqlite3.Connection, path: Path) -> None:
         logger.warning("%s could not be written anew, and does not shrink: %s", path, error)
 
 
-def is_due(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether `shrink_database` has something to do. Takes microseconds."""
-    return _log_size(path) > WAL_BYTES or _may_shrink(connection)
+def is_due(connection: sqlite3.Connection, path: Path, *, log: bool) -> bool:
+    """Whether `shrink_database` has something to do, with the write-ahead log if `log` is set. Takes microseconds."""
+    return (log and is_log_large(path)) or _may_shrink(connection)
+
+
+def is_log_large(path: Path) -> bool:
+    """Whether the write-ahead log of the database at `path` is to be cut."""
+    return _log_size(path) > WAL_BYTES
 
 
 def shrink_database(
@@ -69,7 +74,7 @@ def shrink_database(
         connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
         shrunk = True
         time.sleep(_PAUSE_SECONDS)
-    if shrunk or _log_size(path) > WAL_BYTES:
+    if shrunk or is_log_large(path):
         before = _value(connection, "busy_timeout")
         connection.execute(f"PRAGMA busy_timeout = {int(_READERS_SECONDS * 1000)}")
         try:
@@ -89,7 +94,7 @@ def _may_shrink(connection: sqlite3.Connection) -> bool:
 def _log_size(path: Path) -> int:
     try:
         return path.with_name(f"{path.name}-wal").stat().st_size
-    except FileNotFoundError:
+    except OSError:  # such as there is none
         return 0
 
 

@@ -10,6 +10,13 @@ from pathlib import Path
 
 def why_not_started(command: str, env: Mapping[str, str], cwd: str | None) -> str | None:
     """Why the program `command` cannot be started in the folder `cwd`, as a sentence; None if it can. Nothing is started."""
+    try:
+        return _reason(command, env, cwd)
+    except OSError as error:  # such as a folder of another user
+        return f"{error.filename!r} cannot be reached by this user: {error.strerror}."
+
+
+def _reason(command: str, env: Mapping[str, str], cwd: str | None) -> str | None:
     folder = Path(cwd or ".")
     if not folder.is_dir():
         return f"its working folder {str(folder)!r} (cwd) does not exist."

@@ -97,8 +97,8 @@ class PostgresDatabase:
         async def work(connection: Any) -> T:
             nonlocal uncommitted
             transaction = connection.transaction(isolation=isolation, readonly=readonly)
-            await transaction.start()
             uncommitted = True
+            await transaction.start()
             try:
                 result = await _drive(connection, operation())
             except BaseException:

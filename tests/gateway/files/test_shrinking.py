@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,48 @@ def of_an_earlier_version(path: Path, mib: int) -> None:
         connection.execute("PRAGMA user_version = 1")
         rows = [(number, b"x" * MIB) for number in range(mib)]
         connection.executemany("INSERT INTO parts VALUES (?, ?)", rows)
+
+
+async def test_writers_do_not_wait_for_a_log_that_somebody_reads_at_each_write(
+    database: FilesDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.files.database._READ_SECONDS", 3600.0)
+    attempts = 0
+    shrink = shrinking.shrink_database
+
+    def counted(*given: Any) -> None:
+        nonlocal attempts
+        attempts += 1
+        shrink(*given)
+
+    monkeypatch.setattr(shrinking, "shrink_database", counted)
+    await fill(database, 1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM parts").fetchall()
+        await fill(database, 20, start=1)
+        assert log_size(path) > shrinking.WAL_BYTES
+        await wait_until_async(lambda: database._cuts_from > 0, "the log was to be cut")
+        for _ in range(20):
+            await delete(database, "number < 0")
+    assert attempts <= 2
+
+
+async def test_a_log_whose_size_cannot_be_read_ends_no_writer(
+    database: FilesDatabase, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(database, 1)
+    known = Path.stat
+
+    def stat(self: Path, **given: Any) -> Any:
+        if self.name.endswith("-wal"):
+            raise OSError(errno.EIO, "Input/output error")
+        return known(self, **given)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        shrinking.shrink_database(connection, path, lambda: False)
+    assert not shrinking.is_log_large(path)
 
 
 async def test_a_database_of_an_earlier_version_shrinks_too(path: Path) -> None:

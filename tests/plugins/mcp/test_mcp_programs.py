@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,20 @@ def test_a_file_that_may_not_be_executed_is_told(tmp_path: Path) -> None:
     path = program(tmp_path / "server", 0o644)
     assert "may not be executed" in str(why_not_started(str(path), {}, None))
     assert "is no file" in str(why_not_started(str(tmp_path), {}, None))
+
+
+@pytest.mark.parametrize("method", ["is_dir", "exists", "is_file"])
+def test_a_folder_that_this_user_may_not_enter_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    path = program(tmp_path / "server")
+
+    def denied(self: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, method, denied)
+    said = str(why_not_started(str(path), {}, str(tmp_path)))
+    assert "cannot be reached by this user: Permission denied." in said
 
 
 def test_each_server_is_told_by_its_key_and_urls_are_not_asked() -> None:

@@ -7,10 +7,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
+from threading import Thread
 from typing import Any
 
 import asyncpg
 import pytest
+from msgspec import structs
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
@@ -166,6 +168,30 @@ async def test_a_transaction_that_the_server_ended_because_the_gateway_stood_sti
         database: Any = store._database  # type: ignore[attr-defined]  # no other door
         assert await database.write(operation) == 1
     assert begun == 2
+
+
+async def test_connections_that_ended_while_the_gateway_stood_still_are_replaced(
+    config: PostgresConfig, own_server: PostgresProcess
+) -> None:
+    """As by a server that was restarted, or a pooler."""
+
+    def end_connections() -> None:
+        async def end() -> None:
+            connection = await asyncpg.connect(own_server.url)
+            sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'litegate'"
+            assert await connection.fetch(sql)
+            await connection.close()
+
+        asyncio.run(end())
+
+    async with open_postgres(structs.replace(config, url=own_server.url)) as store:
+        kept = record()
+        await store.put(kept)
+        other = Thread(target=end_connections)
+        other.start()
+        other.join()  # this event loop stands still
+        await store.put(record())
+        assert await store.get(kept.id) is not None
 
 
 @pytest.mark.parametrize(
