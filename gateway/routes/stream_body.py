@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from typing import Final
 
 from litestar.types import Send
 
@@ -19,6 +20,9 @@ from gateway.uvicorn_internals.fast_path import (
     unbegun_cycle,
     write_beginning,
 )
+
+_FRAMING: Final = frozenset((b"connection", b"content-length", b"transfer-encoding"))
+"""Headers of a plugin's API on which the server has to act."""
 
 
 class StreamBody:
@@ -62,9 +66,9 @@ class StreamBody:
         that is cancelled, as at a deadline while the client is slow to read, the part is sent before the next one."""
         if self._unsent:
             part, self._unsent = self._unsent + part, b""
+        if self._sending is not None:
+            return self._write_after(part)
         if self._writer is None:
-            if self._sending is not None:
-                return self._write_after(part)
             return ACCEPTED if self._begin_at_once(part) else self._begin(part)
         if len(part) <= SLICE and self._writer.write(part):
             return ACCEPTED
@@ -140,7 +144,10 @@ class StreamBody:
         cycle = unbegun_cycle(self._send)
         if cycle is None:
             return False
-        write_beginning(cycle, 200, head.begin(200, [*self._headers()]), part)
+        headers = [*self._headers()]
+        if not _FRAMING.isdisjoint(name.lower() for name, _ in headers):
+            return False
+        write_beginning(cycle, 200, head.begin(200, headers), part)
         self._opened().wrote = True
         return True
 
@@ -168,7 +175,7 @@ class StreamBody:
             try:
                 await self._settle(self._sending)
             except asyncio.CancelledError:
-                self._unsent = part
+                self.write_later(part)
                 raise
         await self.write(part)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import multiprocessing
 import os
 import signal
@@ -379,7 +380,7 @@ async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
         log_level=server.log_level.lower(),
         server_header=False,
         proxy_headers=False,  # nothing here looks at the client's address
-        timeout_keep_alive=int(server.keep_alive),
+        timeout_keep_alive=math.ceil(server.keep_alive),
         timeout_graceful_shutdown=CLOSING_SECONDS,
         ssl_certfile=server.tls_certificate,
         ssl_keyfile=server.tls_key,

@@ -196,6 +196,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         # The client may go on to send the body of a request that is answered already.
         self._deadline = None if self._in_head else self.loop.time() + self._limits.body_timeout
         super().on_response_complete()
+        if self.cycle.body and self.cycle.response_complete:
+            self.cycle.body = (
+                bytearray()
+            )  # what was not read of it would stay until the next request
         if self._last_words is not None and not self._is_answering():
             # Soon: the answer may be held until the end of its `SingleWrite`, and comes first.
             self.loop.call_soon(self._end, self._last_words)

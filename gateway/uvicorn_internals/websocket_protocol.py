@@ -27,6 +27,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
         self._send_watch = SendMonitor()
+        self._times_resumed = 0
         # At the level `debug` the library logs all headers and messages: keys, and what users write.
         self.conn.debug = False
 
@@ -72,11 +73,17 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
             # The client does not read: an answer to each of its pings would fill the memory.
             self.conn.data_to_send()
 
+    def resume_writing(self) -> None:
+        self._times_resumed += 1
+        super().resume_writing()
+
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not end a message, or does not read."""
         limits = self._limits
         paused = not self.writable.is_set()
-        if self._send_watch.stalled(self.transport, paused, now, limits.send_timeout):
+        if self._send_watch.stalled(
+            self.transport, paused, now, limits.send_timeout, resumed=self._times_resumed
+        ):
             self.transport.abort()
         elif self._message_since is None or self.transport.is_closing():
             return

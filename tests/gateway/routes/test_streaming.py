@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from litestar.types import Message
+from litestar.types import Message, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -27,6 +27,7 @@ from gateway.loop.choices import ByteSink
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
+from gateway.routes.answer_head import AnswerHead
 from gateway.routes.answers import JsonAnswer
 from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
@@ -80,12 +81,16 @@ class Connection(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
+        self.closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
 
     def is_closing(self) -> bool:
-        return False
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def uvicorn_send(connection: Connection) -> Any:
@@ -230,6 +235,61 @@ async def test_no_sign_comes_within_a_large_part() -> None:
     await body.close()
     assert b"".join(client.parts).replace(b"sign", b"") == LARGE * 3
     assert [part for part in b"".join(client.parts).split(b"sign") if part not in {b"", LARGE, LARGE * 2, LARGE * 3}] == []  # fmt: skip
+
+
+class InTurn(Client):
+    """What is sent waits for what was sent before, as on one connection to a client that is slow to read."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self._turn = asyncio.Lock()
+
+    async def send(self, message: Message) -> None:
+        async with self._turn:
+            await super().send(message)
+
+
+async def test_no_sign_comes_within_a_large_part_that_has_waited_for_one() -> None:
+    client = InTurn(0.005)
+    body = StreamBody(client.send, client.send, lambda: HEADERS)
+    signing = asyncio.Event()
+
+    def sign() -> bytes:
+        signing.set()
+        return b"sign"
+
+    body.keep_open(SharedTimers(), 0.001, 0.001, sign)
+    await body.write(b"one")
+    signing.clear()
+    await signing.wait()
+    await body.write(LARGE)
+    await body.end(b"end")
+    await body.close()
+    assert LARGE in b"".join(client.parts)
+    assert b"".join(client.parts).replace(b"sign", b"") == b"one" + LARGE + b"end"
+
+
+class Head(AnswerHead):
+    """The head of an answer that nothing counts."""
+
+    def __init__(self, send: Send) -> None:
+        self.server_send = send
+
+    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        return headers
+
+
+async def test_headers_of_an_api_on_which_the_server_acts_are_acted_on() -> None:
+    for header in ((b"connection", b"close"), (b"content-length", b"6"), (b"x-other", b"1")):
+        connection = Connection()
+        send = uvicorn_send(connection)
+        body = StreamBody(Head(send).send, send, lambda header=header: [header])  # type: ignore[misc]
+        await body.write(b"one")
+        await body.end(b"two")
+        written = b"".join(connection.written)
+        assert connection.closed == (header[0] == b"connection")
+        assert (b"transfer-encoding: chunked" in written) == (header[0] != b"content-length")
+        assert b": ".join(header) in written
 
 
 async def test_a_large_json_answer_is_sent_in_slices() -> None:

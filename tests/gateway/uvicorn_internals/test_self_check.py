@@ -22,8 +22,8 @@ from gateway.uvicorn_internals.protocol_check import UVICORN, check_protocols, l
 from gateway.uvicorn_internals.websocket_protocol import LimitedWebSocketProtocol
 
 pytestmark = pytest.mark.anyio
-NOT_LIMITS = ("__init__", "handle_websocket_upgrade", "run_asgi", "shutdown")
-"""Methods of uvicorn that the protocols extend for better errors and logs, and for the stop."""
+NOT_LIMITS = ("__init__", "handle_websocket_upgrade", "resume_writing", "run_asgi", "shutdown")
+"""Methods of uvicorn that the protocols extend for better errors and logs, for clients that read, and for the stop."""
 ROOT = Path(__file__).parents[3]
 
 

@@ -1,4 +1,4 @@
-"""A WebSocket whose server stops."""
+"""Connections whose server stops, whose client reads slowly, or whose request was not read."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ class Unread(asyncio.Transport):
     def close(self) -> None:
         self.closing = True
 
+    def abort(self) -> None:
+        self.closing = True
+
+    def get_write_buffer_size(self) -> int:
+        return 64 * 1024
+
 
 @pytest.mark.parametrize("client_closes", [True, False])
 async def test_it_is_closed_once_whoever_begins(client_closes: bool) -> None:
@@ -68,5 +74,56 @@ async def test_it_is_closed_once_whoever_begins(client_closes: bool) -> None:
     assert transport.written.endswith(b"\x88\x02\x03\xe8" if client_closes else b"\x88\x02\x03\xf4")
     await wait_until_async(lambda: told)
     assert told[0]["code"] == (1000 if client_closes else 1012)
+    protocol.connection_lost(None)
+    await wait_until_async(lambda: not state.tasks)
+
+
+async def test_a_body_that_nobody_reads_is_not_kept_while_the_connection_is_idle() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    settings = ServingConfig(
+        app, http=LimitedHttpProtocol, ws=LimitedWebSocketProtocol, lifespan="off", log_config=None
+    )
+    settings.limits = Connections(ServerConfig())
+    settings.load()
+    state, transport = ServerState(), Unread()
+    protocol = LimitedHttpProtocol(config=settings, server_state=state, app_state={})
+    protocol.connection_made(transport)
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n"
+    protocol.data_received(head + b"x" * 60_000)
+    await wait_until_async(lambda: b" 404 " in transport.written)
+    assert not protocol.cycle.body
+    protocol.connection_lost(None)
+    await wait_until_async(lambda: not state.tasks)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_client_that_reads_is_not_cut_off_because_the_buffer_is_full_at_each_look(
+    reads: bool,
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await receive()
+
+    settings = ServingConfig(
+        app, http=LimitedHttpProtocol, ws=LimitedWebSocketProtocol, lifespan="off", log_config=None
+    )
+    settings.limits = Connections(ServerConfig(send_timeout=10))
+    settings.load()
+    state, transport = ServerState(), Unread()
+    protocol = LimitedWebSocketProtocol(config=settings, server_state=state, app_state={})
+    protocol.connection_made(transport)
+    protocol.data_received(HANDSHAKE)
+    await wait_until_async(lambda: b" 101 " in transport.written)
+    now = protocol.loop.time()
+    for second in range(60):
+        if reads:
+            protocol.resume_writing()  # the client has read, and the run has written again
+        protocol.pause_writing()
+        protocol.check_deadlines(now + second)
+    assert transport.closing is not reads
     protocol.connection_lost(None)
     await wait_until_async(lambda: not state.tasks)
