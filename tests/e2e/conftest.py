@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -203,6 +204,32 @@ class SharedStore:
             case _:
                 with closing(sqlite3.connect(self._address)) as file:
                     return int(file.execute("SELECT count(*) FROM leases").fetchone()[0])
+
+    def suspend(self, process: subprocess.Popen[Any]) -> None:
+        """Stop a process that uses the store, at a moment at which it does not write: it would hold the lock of SQLite's file."""
+        process.send_signal(signal.SIGSTOP)
+        while self.process is None and _is_locked(process, Path(self._address)):
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+            process.send_signal(signal.SIGSTOP)
+
+
+def _is_locked(process: subprocess.Popen[Any], file: Path) -> bool:
+    """Whether `process`, once all its threads have stopped, holds the lock of an SQLite file."""
+    threads = Path(f"/proc/{process.pid}/task")
+    wait_until(
+        lambda: all(
+            each.read_text().rpartition(")")[2].split()[0] == "T" for each in threads.glob("*/stat")
+        ),
+        "all threads have stopped",
+    )
+    with closing(sqlite3.connect(file, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+    return False
 
 
 @contextmanager

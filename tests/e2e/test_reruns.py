@@ -156,7 +156,9 @@ def test_what_ran_unseen_is_run_again(
         assert fold(parse_sse(replayed.content)) == ended(second.url, each)
 
 
-def test_who_wakes_up_late_changes_nothing(start_server: Any, config: str, tmp_path: Path) -> None:
+def test_who_wakes_up_late_changes_nothing(
+    start_server: Any, config: str, any_shared_store: Any, tmp_path: Path
+) -> None:
     """Its clients read on where they were: what the other one has made."""
     configured = config.replace("RERUN", "true").replace("max_running = 1", "")
     seconds = 8  # in which the first one says nothing: it is stopped before, and has something to say once it goes on
@@ -173,7 +175,7 @@ def test_who_wakes_up_late_changes_nothing(start_server: Any, config: str, tmp_p
         ]
         until_running(first.url, *plain)
         wait_until(lambda: running_requests(http) == 5, "all five run")
-        first.process.send_signal(signal.SIGSTOP)
+        any_shared_store.suspend(first.process)
         second = start_server(with_other_words(configured, tmp_path))
         got = [ended(second.url, each) for each in plain]
         first.process.send_signal(signal.SIGCONT)
@@ -227,14 +229,12 @@ def test_one_that_is_slow_and_not_dead_is_not_run_twice(
     start_server: Any, config: str, any_shared_store: Any
 ) -> None:
     """It stops for longer than its leases last, and goes on: each response is made once, by one of the two."""
-    if any_shared_store.name == "sqlite":
-        pytest.skip("a process that is stopped while it writes holds the lock of the file")
     configured = config.replace("RERUN", "true")
     first = start_server(configured)
     running = post(first.url, "at length", stream=True)
     waiting = [post(first.url, "briefly", stream=number % 2 == 0) for number in range(4)]
     until_output(first.url, running)
-    first.process.send_signal(signal.SIGSTOP)
+    any_shared_store.suspend(first.process)
     second = start_server(configured)
     got = [ended(second.url, each) for each in (running, *waiting)]
     first.process.send_signal(signal.SIGCONT)
