@@ -74,7 +74,8 @@ class PythonTool:
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the function. Wrong arguments and exceptions become results that the model reads.
 
-        A synchronous function runs in a thread; cancelling the call does not stop it.
+        A synchronous function runs in one of 32 threads that all functions share, and waiting for one counts towards the time limit.
+        Cancelling the call does not stop it.
         """
         try:
             decoded = msgspec.convert(arguments, self._arguments)
