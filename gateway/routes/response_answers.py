@@ -10,7 +10,7 @@ from litestar.types import ASGIApp
 
 from gateway.errors import GatewayError, StoreUnavailable
 from gateway.loop.sinks import ACCEPTED
-from gateway.protocols import UNFINISHED
+from gateway.protocols import UNFINISHED, StoredResponse
 from gateway.responses.live_log import LiveLog
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import PlainAnswer, json_answer
@@ -37,14 +37,14 @@ class LogStream(StreamedAnswer):
     def __init__(
         self,
         services: Services,
-        response_id: str,
+        record: StoredResponse,
         *,
         after: int = -1,
         live: LiveLog | None = None,
     ) -> None:
         """`live` has the events of a response that this process runs, as they come."""
         super().__init__(None, services)
-        self._response_id = response_id
+        self._response_id, self._owner = record.id, record.owner
         self._live = live
         self._at = max(after, -1)
         """The number of the last event that was sent."""
@@ -93,7 +93,7 @@ class LogStream(StreamedAnswer):
             return None
         store = self._services.store
         assert store is not None, "only what is stored has a log"
-        record = await store.get(self._response_id)
+        record = await store.get(self._response_id, owner=self._owner)
         if record is None:
             return ErrorEvent(
                 sequence_number=self._at + 1,

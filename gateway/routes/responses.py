@@ -72,7 +72,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     queued = await services.background.start(run)
     if not plan.stream:
         return json_answer(queued.response)
-    return LogStream(services, queued.id, live=services.background.live(queued.id))
+    return LogStream(services, queued, live=services.background.live(queued.id))
 
 
 @get("/v1/responses/{response_id:str}")
@@ -120,7 +120,7 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
     live = None
     if services.background is not None and record.response.status in UNFINISHED:
         live = services.background.live(response_id)
-    return LogStream(services, response_id, after=number, live=live)
+    return LogStream(services, record, after=number, live=live)
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)

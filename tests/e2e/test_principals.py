@@ -14,6 +14,7 @@ from openai import OpenAI, RateLimitError
 from websockets.sync.client import connect
 
 from gateway.runtime.access import hash_key
+from gateway.testing.grammar import parse_sse
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until
 
@@ -108,6 +109,21 @@ def test_the_sdk_knows_the_refusal(gateway: RunningGateway) -> None:
             client.responses.create(model="m", input="hi")
         assert refused.value.code == "rate_limit_exceeded"
         client.models.list()  # does not reach a model
+
+
+@pytest.mark.parametrize("name", ["free", "small"])
+def test_a_client_that_has_all_events_is_told_that_there_are_no_more(
+    gateway: RunningGateway, name: str
+) -> None:
+    """Whoever lost the connection before `[DONE]` asks for what comes after the terminal event: its response is still stored."""
+    body = {"model": "m", "input": "hi", "background": True, "stream": True}
+    events = parse_sse(send(gateway, name, "/responses", body).content)
+    url = f"{gateway.base_url}/responses/{events[-1]['response']['id']}"
+    headers = {"authorization": f"Bearer sk-{name}"}
+    for after in (events[-1]["sequence_number"], 10**6):
+        query = {"stream": "true", "starting_after": str(after)}
+        answer = httpx.get(url, params=query, headers=headers, timeout=60)
+        assert answer.content == b"data: [DONE]\n\n"
 
 
 def test_limits_hold_for_turns_of_a_websocket(gateway: RunningGateway) -> None:
