@@ -53,7 +53,7 @@ def append(appends: Sequence[BatchEntry], token: str) -> Operation[list[int]]:
     lengths: dict[str, int] = {}
     for name, each in names.items():
         if name not in known:
-            lengths[name] = LOST if each.known else REFUSED
+            lengths[name] = REFUSED  # deleted, by another process perhaps
             continue
         num, attempt, is_open, ended, length, last_token = known[name]
         if last_token == token:  # a repeated call whose first answer was lost

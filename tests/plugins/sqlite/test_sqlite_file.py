@@ -266,3 +266,17 @@ def pages_of(path: Path) -> int:
     with closing(sqlite3.connect(path)) as database:
         [pages] = database.execute("PRAGMA page_count").fetchone()
         return int(pages)
+
+
+async def test_events_of_a_response_that_another_process_has_deleted_are_refused(
+    tmp_path: Path,
+) -> None:
+    """Its run ends, as it does where this process deletes it. It is no fault of the store, which the log would name."""
+    path = tmp_path / "store.sqlite"
+    running = record(status="in_progress", streamed=True)
+    async with open_sqlite(config(path)) as owner, open_sqlite(config(path)) as other:
+        await owner.put(running)
+        assert await owner.append_events(running.id, [b"0"])
+        assert await other.delete(running.id)
+        assert await owner.append_events(running.id, [b"1"]) is False
+        assert await owner.append_events(running.id, [b"2"], last=True) is False
