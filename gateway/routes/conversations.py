@@ -63,9 +63,10 @@ async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[
 @post("/v1/conversations/{conversation_id:str}", status_code=200)
 async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Replace a conversation's metadata."""
-    conversation = await _conversation(request, conversation_id)
     body = await read_body(request, services_of(request))
     decoded = decode_conversation_request(body, require="metadata")
+    # Last: one that is deleted while its client sends the body must not come back.
+    conversation = await _conversation(request, conversation_id)
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
     await _store(request).put_conversation(changed, owner=owner_of(request))
     return json_answer(changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -93,6 +94,25 @@ def test_metadata_changes_and_deletion_forgets(client: OpenAI, http: httpx.Clien
     assert client.conversations.update(made.id, metadata=None).metadata == {}
     assert client.conversations.delete(made.id).deleted
     assert http.get(f"/v1/conversations/{made.id}").status_code == 404
+
+
+def test_a_conversation_does_not_come_back_with_a_change_that_was_being_sent(
+    server: Any, http: httpx.Client
+) -> None:
+    """It is deleted while the body of the change is on its way."""
+    path = f"/v1/conversations/{http.post('/v1/conversations', json={}).json()['id']}"
+
+    def body() -> Iterator[bytes]:
+        yield b'{"metadata": '
+        for _ in range(20):  # by then the server has seen the request's head
+            http.get(path)
+        assert http.delete(path).status_code == 200
+        yield b'{"a": "b"}}'
+
+    headers = {"content-type": "application/json"}
+    with httpx.Client(base_url=server.url, timeout=60) as slow:
+        assert slow.post(path, content=body(), headers=headers).status_code == 404
+    assert http.get(path).status_code == 404
 
 
 def test_a_failed_response_leaves_no_trace(client: OpenAI, http: httpx.Client) -> None:
