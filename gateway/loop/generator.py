@@ -35,7 +35,7 @@ from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import droppable, moved_preamble, without_oldest
 from gateway.loop.usage import PromptCount, TokenCounter, TurnTokens
-from gateway.loop.writers import GenerationWriter, OutT, Sink
+from gateway.loop.writers import GenerationWriter, OutT, Sink, WriterWithoutCalls
 from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
@@ -302,6 +302,8 @@ class Generator:
         together: bool,
     ) -> OutT:
         """See `run`. The loop body runs for every token. What is returned is put into `ends`, too."""
+        if generation.turn.tools and generation.turn.tool_choice == "none":
+            writer = WriterWithoutCalls(writer)
         write: Callable[[Sequence[Delta]], OutT] = writer.feed
         content = None if self.stats is None else self.stats.content
         if content is not None:
@@ -313,13 +315,15 @@ class Generator:
             generation = msgspec.structs.replace(generation, request=traced)
         request, rendered = generation.request, generation.rendered
         turn = generation.turn
+        no_calls = turn.tool_choice == "none"
         policies = self._settings.policies
         filters = [] if policies is None else policies.filters()
         context = ParserContext(
             tail=rendered.tail,
             tools={tool.name: tool for tool in turn.tools},
             tokenizer=self.model.engine.tokenizer,
-            parse_tools=bool(turn.tools) and turn.tool_choice != "none",
+            # Enforced text has no calls, though it may look like one.
+            parse_tools=bool(turn.tools) and not (no_calls and request.constraint is not None),
             turn=None if filters else turn,  # which see the text of an answer as one
         )
         parser = self.model.output_format.parser(context)
@@ -334,7 +338,7 @@ class Generator:
         """What the output ends with, which is written together with its end."""
         whole = False
         """Whether the output was ended here, so that what the parser holds back is not a part of it."""
-        one_call = bool(turn.tools) and not turn.parallel_tool_calls
+        one_call = bool(turn.tools) and not (turn.parallel_tool_calls or no_calls)
         sampling = self._settings.sampling
         in_text = (
             TextStops(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.assembly.item_builders import ServerCallBuilder
-from gateway.deltas import Delta
+from gateway.deltas import BlockEnded, CallArgumentsDelta, CallEnded, CallStarted, Delta
 from gateway.protocols import FinishReason, ToolResult
 
 OutT = TypeVar("OutT")
@@ -26,6 +26,29 @@ class GenerationWriter(Protocol[OutT_co]):
     def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT_co:
         """Write the end of the output; `held` are its last deltas."""
         ...
+
+
+class WriterWithoutCalls(Generic[OutT]):
+    """Writes the output of a generation without its tool calls: of a model that calls tools although it may not."""
+
+    def __init__(self, writer: GenerationWriter[OutT]) -> None:
+        self._writer = writer
+
+    def feed(self, deltas: Sequence[Delta]) -> OutT:
+        return self._writer.feed(_without_calls(deltas))
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT:
+        return self._writer.end(_without_calls(held), reason)
+
+
+def _without_calls(deltas: Sequence[Delta]) -> list[Delta]:
+    """`deltas`, with the end of a block in place of each call."""
+    within = CallArgumentsDelta | CallEnded
+    return [
+        BlockEnded() if isinstance(delta, CallStarted) else delta
+        for delta in deltas
+        if not isinstance(delta, within)
+    ]
 
 
 class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):

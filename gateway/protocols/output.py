@@ -21,7 +21,8 @@ class ParserContext(Struct, frozen=True, kw_only=True):
     """Tools by name. Formats with untyped arguments convert them by these schemas. Empty if no tool was offered."""
     tokenizer: Tokenizer | None = None
     parse_tools: bool = True
-    """False if `tool_choice` is `none` or no tool was offered: call syntax is then ordinary text."""
+    """False if no tool was offered, or if `tool_choice` is `none` and the text is enforced: call syntax is then ordinary text. Of
+    other answers with `tool_choice` `none` calls are parsed, and dropped."""
     turn: Turn | None = None
     """The turn that the model answers. None if citations of its documents and results are not wanted."""
 
