@@ -140,10 +140,20 @@ class ProcessPool:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # this call was already woken
+            if turn.cancelled():
+                self._leave_queue(key, turn)
+            else:  # this call was already woken
                 self._running -= 1
                 self._wake_next()
             raise
+
+    def _leave_queue(self, key: str, turn: asyncio.Future[None]) -> None:
+        """Give up the place of a call that is cancelled while it waits, unless `_wake_next` has passed it over already."""
+        turns = self._waiting.get(key)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[key]
 
     def _wake_next(self) -> None:
         """Assign free places to queued calls, round-robin by key."""
@@ -172,6 +182,9 @@ class ProcessPool:
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         )  # fmt: skip
         helper = _Helper(process)
+        if self._closed:  # meanwhile
+            await helper.kill()
+            raise HelperDied("The helper processes have been ended.")
         self._helpers.add(helper)
         settings = {
             "parent": os.getpid(),

@@ -150,6 +150,42 @@ def test_a_call_that_is_cancelled_while_it_waits_gives_its_turn_on() -> None:
     _run(body())
 
 
+def test_calls_that_are_cancelled_while_they_wait_leave_their_places_to_others() -> None:
+    """Clients that leave must not fill the queue until the running call ends."""
+
+    async def body() -> None:
+        async with ProcessPool(max_waiting=2) as pool:
+            long = asyncio.create_task(pool.run(time.sleep, 600, seconds=900))
+            for key in ("", "a"):
+                waiting = [
+                    asyncio.create_task(pool.run(os.getpid, seconds=120, key=key)) for _ in range(2)
+                ]
+                await asyncio.sleep(0)
+                for each in waiting:
+                    each.cancel()
+                await asyncio.wait(waiting)
+            others = [asyncio.create_task(pool.run(os.getpid, seconds=120)) for _ in range(2)]
+            await asyncio.sleep(0)
+            long.cancel()
+            await asyncio.gather(*others)
+
+    _run(body())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_helper_that_is_being_started_does_not_outlive_the_pool() -> None:
+    async def body() -> None:
+        pool = ProcessPool()
+        call = asyncio.create_task(pool.run(time.sleep, 600, seconds=900))
+        await asyncio.sleep(0)
+        await pool.close()
+        with pytest.raises(HelperDied):
+            await call
+        assert not pool.process_ids
+
+    _run(body())
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_helper_has_no_descriptor_or_variable_of_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
