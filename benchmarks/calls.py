@@ -43,6 +43,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     body: dict[str, Any]
+    model: str = "plain"
+    """`plain`, or `qwen` whose template takes tools."""
 
 
 def responses(name: str, tokens: int, said: Any = QUESTION, *, stream: bool = False) -> Case:
@@ -63,10 +65,66 @@ def conversation(items: int) -> list[dict[str, str]]:
     ]
 
 
+def agent(items: int) -> Case:
+    """What an agent sends: instructions, ten tools, and a conversation of calls and their results."""
+    tools = [
+        {
+            "type": "function",
+            "name": f"tool_{index}",
+            "description": "Reads a file and returns its lines, from a start to an end. " * 3,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    f"argument_{number}": {
+                        "type": "string",
+                        "description": "The path of the file, relative to the root of the repository.",
+                    }
+                    for number in range(4)
+                },
+                "required": ["argument_0"],
+            },
+        }
+        for index in range(10)
+    ]
+    steps = [
+        step
+        for index in range((items - 1) // 2)
+        for step in (
+            {
+                "type": "function_call",
+                "call_id": f"call_{index}",
+                "name": f"tool_{index % 10}",
+                "arguments": f'{{"argument_0": "folder/file_{index}.py", "argument_1": "1"}}',
+            },
+            {
+                "type": "function_call_output",
+                "call_id": f"call_{index}",
+                "output": f"{index}: def function(argument): return argument\n" * 5,
+            },
+        )
+    ]
+    body = {
+        "instructions": "You are a careful engineer. " * 40,
+        "tools": tools,
+        "input": [{"role": "user", "content": QUESTION}, *steps],
+        "max_output_tokens": 64,
+        "store": False,
+        "stream": False,
+    }
+    return Case(
+        name=f"JSON, 64 tokens, 10 tools, {items} items of input",
+        path="/v1/responses",
+        body=body,
+        model="qwen",
+    )
+
+
 CASES = (
     responses("JSON, 64 tokens", 64),
     responses("JSON, 1 token", 1),
     responses("JSON, 64 tokens, 50 items of input", 64, conversation(49)),
+    agent(1),
+    agent(51),
     responses("stream of two tokens", 2, stream=True),
     chat("JSON, 64 tokens", 64, conversation(1)),
     chat("JSON, 1 token", 1, conversation(1)),
@@ -138,7 +196,7 @@ def request(connection: socket.socket, sent: bytes, *, stream: bool) -> bytes:
 
 def count(gateway: RunningGateway, port: int, case: Case) -> Counts:
     """Count the calls of one warm request."""
-    sent = http_request(port, case.path, {"model": "null", **case.body})
+    sent = http_request(port, case.path, {"model": case.model, **case.body})
     stream = case.body["stream"]
     seen = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -173,11 +231,15 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     print("| case | calls | files | stays | re-entries |\n|---|---|---|---|---|")
-    model = {"engine": "null", "renderer": "chat_template", "parser": "plain"}
+    model = {"engine": "null", "renderer": "chat_template"}
+    models = {
+        "plain": {**model, "parser": "plain"},
+        "qwen": {**model, "parser": "qwen3", "null": {"tools": True}},
+    }
     with (
         tempfile.TemporaryDirectory() as folder,
         run_gateway(
-            {"models": {"null": model}},
+            {"models": models},
             Path(folder),
             plugins=[null_engine],
             loop_factory=uvloop.new_event_loop,

@@ -33,7 +33,7 @@ WARM_UP = 60
 async def measure(server: Server, case: Case, requests: int) -> float:
     """The CPU time of one request, in microseconds."""
     loop = asyncio.get_running_loop()
-    sent = http_request(server.port, case.path, {"model": "plain-flat", **case.body})
+    sent = http_request(server.port, case.path, {"model": f"{case.model}-flat", **case.body})
     stream = case.body["stream"]
     before = server.cpu_seconds()
     made = await asyncio.gather(

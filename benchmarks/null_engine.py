@@ -31,6 +31,33 @@ TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+TOOL_TEMPLATE = (  # as Qwen3's, without what concerns reasoning
+    "{%- if tools -%}<|im_start|>system\n"
+    "{%- if messages[0].role == 'system' -%}{{ messages[0].content + '\n\n' }}{%- endif -%}"
+    "# Tools\n<tools>{%- for tool in tools -%}{{ '\n' }}{{ tool | tojson }}{%- endfor -%}\n</tools><|im_end|>\n"
+    "{%- elif messages[0].role == 'system' -%}"
+    "{{ '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}"
+    "{%- endif -%}"
+    "{%- for message in messages -%}"
+    "{%- if message.role == 'user' or (message.role == 'system' and not loop.first) -%}"
+    "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{%- elif message.role == 'assistant' -%}"
+    "{{ '<|im_start|>assistant\n' + (message.content or '') }}"
+    "{%- for call in message.tool_calls or [] -%}"
+    "{%- if not loop.first or message.content -%}{{ '\n' }}{%- endif -%}"
+    "{%- set function = call.function or call -%}"
+    '{{ \'<tool_call>\n{"name": "\' + function.name + \'", "arguments": \' }}'
+    "{%- if function.arguments is string -%}{{ function.arguments }}"
+    "{%- else -%}{{ function.arguments | tojson }}{%- endif -%}"
+    "{{ '}\n</tool_call>' }}"
+    "{%- endfor -%}{{ '<|im_end|>\n' }}"
+    "{%- elif message.role == 'tool' -%}"
+    "{%- if loop.first or messages[loop.index0 - 1].role != 'tool' -%}{{ '<|im_start|>user' }}{%- endif -%}"
+    "{{ '\n<tool_response>\n' + message.content + '\n</tool_response>' }}"
+    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' -%}{{ '<|im_end|>\n' }}{%- endif -%}"
+    "{%- endif -%}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+)
 _CONTROL = {"<|im_start|>": 1, "<|im_end|>": 2}
 _CONTROL_TOKEN = re.compile("(<\\|im_(?:start|end)\\|>)")
 
@@ -99,10 +126,11 @@ class GptOssTokenizer:
 
 
 class NullConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pace of the engine, and whether it uses Harmony like gpt-oss."""
+    """Pace of the engine, whether it uses Harmony like gpt-oss, and whether its template takes tools."""
 
     interval_ms: float = 0
     harmony: bool = False
+    tools: bool = False
 
 
 class NullEngine:
@@ -112,7 +140,10 @@ class NullEngine:
 
     def __init__(self, name: str, config: NullConfig) -> None:
         self.info = ModelInfo(
-            name=name, engine="null", chat_template=TEMPLATE, max_model_len=1_000_000
+            name=name,
+            engine="null",
+            chat_template=TOOL_TEMPLATE if config.tools else TEMPLATE,
+            max_model_len=1_000_000,
         )
         self.tokenizer: Tokenizer = GptOssTokenizer() if config.harmony else NullTokenizer()
         head = "<|channel|>final<|message|>" if config.harmony else ""

@@ -42,7 +42,13 @@ def gateway(port: int) -> None:
             renderer="harmony" if parser == "harmony" else "chat_template",
             parser=parser,
             max_running=100_000,
-            options={"null": {"interval_ms": interval, "harmony": parser == "harmony"}},
+            options={
+                "null": {
+                    "interval_ms": interval,
+                    "harmony": parser == "harmony",
+                    "tools": parser == "qwen3",
+                }
+            },
         )
         for name, parser in PARSERS.items()
         for pace, interval in (("paced", INTERVAL_MS), ("flat", 0.0))

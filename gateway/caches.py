@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
@@ -14,36 +15,39 @@ ValueT = TypeVar("ValueT")
 
 class LruCache(Generic[KeyT, ValueT]):
     """At most `most` values, whose sizes are at most `max_size` together. The least recently used ones are dropped first;
-    the newest always stays."""
+    the newest always stays. Thread-safe."""
 
     def __init__(self, most: int = sys.maxsize, *, max_size: int = sys.maxsize) -> None:
         self._most = most
         self._max_size = max_size
         self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
         self._size = 0
+        self._lock = threading.Lock()
 
     def __contains__(self, key: KeyT) -> bool:
         return key in self._entries
 
     def get(self, key: KeyT) -> ValueT | None:
         """The value of a key, which is used thereby; None if there is none."""
-        entry = self._entries.get(key)
-        if entry is None:
-            return None
-        self._entries.move_to_end(key)
-        return entry[0]
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            self._entries.move_to_end(key)
+            return entry[0]
 
     def put(self, key: KeyT, value: ValueT, size: int = 0) -> None:
         """Keep a value of this size under a key, in place of any earlier one."""
-        if key in self._entries:
-            self._size -= self._entries.pop(key)[1]
-        self._entries[key] = value, size
-        self._size += size
-        while len(self._entries) > 1 and (
-            len(self._entries) > self._most or self._size > self._max_size
-        ):
-            _, (_, dropped) = self._entries.popitem(last=False)
-            self._size -= dropped
+        with self._lock:
+            if key in self._entries:
+                self._size -= self._entries.pop(key)[1]
+            self._entries[key] = value, size
+            self._size += size
+            while len(self._entries) > 1 and (
+                len(self._entries) > self._most or self._size > self._max_size
+            ):
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self._size -= dropped
 
 
 class ComputedCache(Generic[KeyT, ValueT]):

@@ -8,10 +8,11 @@ time to compile it is limited by the engine (`gateway.engines.compiling`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from gateway.caches import LruCache
 from gateway.config import SchemaLimits
 from gateway.constraints import (
     Const,
@@ -32,6 +33,11 @@ from gateway.protocols import ToolDefinition, Turn
 
 CODE = "schema_too_large"
 
+_KEPT: Final = 4 << 20
+_LONGEST_KEPT: Final = 1 << 18
+_passed = LruCache[tuple[object, ...], int](max_size=_KEPT)
+"""The sizes of lists of tools that have passed, by all that this depends on. Agents send the same tools with each request."""
+
 
 def check_limits(
     turn: Turn,
@@ -51,6 +57,13 @@ def check_limits(
     elif turn.text_format.schema is not None:
         size += _check(JsonSchema(turn.text_format.schema), limits, TEXT_SCHEMA)
         _check_validity(turn.text_format.schema, TEXT_SCHEMA, "invalid_json_schema")
+    if not turn.tools:
+        return
+    key, length = _key_of(turn, tool_params, limits)
+    known = None if key is None else _passed.get(key)
+    if known is not None and size + known <= limits.max_bytes:
+        return
+    before = size
     for tool in turn.tools:
         param = tool_params.get(tool.name)
         size += _check_tool(tool, limits, param or ("tools",), own=param is not None)
@@ -59,6 +72,26 @@ def check_limits(
                 "All schemas, patterns and grammars of the request together", "bytes", size,
                 limits.max_bytes, "max_bytes", ("tools",),
             )  # fmt: skip
+    if key is not None:
+        _passed.put(key, size - before, length)
+
+
+def _key_of(
+    turn: Turn, tool_params: Mapping[str, ParamPath], limits: SchemaLimits
+) -> tuple[tuple[object, ...] | None, int]:
+    """All that a verdict on the tools depends on, and whose request it is: others shall not see in the time that a request takes
+    which tools were sent before. With its size in bytes. None for tools that are not kept."""
+    if turn.cache_scope is None or any(tool.grammar is not None for tool in turn.tools):
+        return None, 0
+    try:
+        written = msgspec.json.encode(
+            [(tool.name in tool_params, tool.parameters) for tool in turn.tools]
+        )
+    except RecursionError:  # nested too deep, which the check says
+        return None, 0
+    if len(written) > _LONGEST_KEPT:
+        return None, 0
+    return (turn.cache_scope, limits, written), len(written) + 2 * len(turn.cache_scope) + 500
 
 
 def _check_tool(tool: ToolDefinition, limits: SchemaLimits, param: ParamPath, *, own: bool) -> int:

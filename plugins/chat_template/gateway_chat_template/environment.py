@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from functools import wraps
+from functools import partial, wraps
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -22,6 +22,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gateway_chat_template.marked_text import (
     AssistantText,
+    KeptList,
+    KeptObject,
     MarkedText,
     OutsideText,
     concat,
@@ -31,6 +33,14 @@ from gateway_chat_template.marked_text import (
 )
 
 _DICT_ATTRIBUTES = frozenset(dir(dict))
+_OBJECTS = frozenset[type]((dict, KeptObject))
+_KEPT = frozenset[type]((KeptObject, KeptList))
+_MOST_FORMS = 4
+"""Number of forms in which a JSON text is kept. A template has one or two."""
+_LOOP_ATTRIBUTES = frozenset(
+    {"index", "index0", "first", "last", "length", "revindex", "revindex0"}
+)
+"""What a loop says of its place: numbers and truth values."""
 MAX_PRODUCT = 1_000_000
 """Maximum length of a string or list made by `*`, in elements. The largest exponent is 64."""
 
@@ -111,9 +121,12 @@ class _Environment(ImmutableSandboxedEnvironment):
     concat = staticmethod(concat)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """As in Jinja. Keys of messages are looked up at once: an attribute that an object does not have costs an exception."""
-        if type(obj) is dict and attribute not in _DICT_ATTRIBUTES:
+        """As in Jinja. Keys of messages, and what a template asks of its loop, are looked up at once: an attribute that an object
+        does not have costs an exception, and the sandbox's checks of one that it has take as long."""
+        if type(obj) in _OBJECTS and attribute not in _DICT_ATTRIBUTES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if type(obj) is LoopContext and attribute in _LOOP_ATTRIBUTES:
+            return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it: templates name arguments)
@@ -169,9 +182,32 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """`tojson` as in transformers. Jinja's own filter escapes HTML, which models were not trained on."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    write = partial(
+        json.dumps,
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
     )
+    if type(value) not in _KEPT:
+        return write()
+    # As text: the form may be anything, and 1 and 1.0 are the same key.
+    return _kept_json(value, repr((ensure_ascii, indent, separators, sort_keys)), write)
+
+
+def _kept_json(value: KeptObject | KeptList, form: str, write: Callable[[], str]) -> OutsideText:
+    """The JSON text of what several prompts share. It is kept in the first forms that templates ask for."""
+    try:
+        texts = value.texts
+    except AttributeError:
+        texts = value.texts = {}
+    text = texts.get(form)
+    if text is None:
+        text = OutsideText(write())
+        if len(texts) < _MOST_FORMS:
+            texts[form] = text
+    return text
 
 
 @pass_eval_context

@@ -339,6 +339,23 @@ def mark_outside(value: Any) -> Any:
     return holder[0]
 
 
+class KeptObject(dict[str, Any]):
+    """A marked object that several prompts share. It has text from outside, and is not changed."""
+
+    __slots__ = ("texts",)
+
+    texts: dict[object, OutsideText]
+    """Its JSON texts, by their form."""
+
+
+class KeptList(list[Any]):
+    """Likewise, a list."""
+
+    __slots__ = ("texts",)
+
+    texts: dict[object, OutsideText]
+
+
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 

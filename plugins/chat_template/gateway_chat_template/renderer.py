@@ -21,7 +21,6 @@ from gateway.sdk import (
     RenderedPrompt,
     Tail,
     TokensPrompt,
-    ToolDefinition,
     Turn,
     Unsupported,
 )
@@ -49,10 +48,13 @@ from gateway_chat_template.messages import MEDIA, Message, messages_of
 from gateway_chat_template.placeholders import find_placeholders, placed_at_placeholders
 from gateway_chat_template.plain_messages import plain_messages
 from gateway_chat_template.tail import THINKING_MARKERS, TailFinder
+from gateway_chat_template.tools import ToolForms
 
 _END = "\u2060\u2063qz-here-the-final-message-ends\u2063\u2060"
 """Sentinel at the end of a message that is to be continued. Occurs in no text."""
 _MAX_TEMPLATE = 1_000_000
+_SHARE_OF_TOOLS = 8
+"""One of so many parts of `token_cache_bytes` keeps tools."""
 _IN_THREAD = 200_000
 """Length in characters above which a prompt is tokenized in a thread, not on the event loop."""
 
@@ -67,7 +69,7 @@ class ChatTemplateConfig(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Maximum length of a prompt, in characters."""
     token_cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
     """Maximum size of what is kept of earlier prompts, so that what is unchanged of a longer conversation is not tokenized
-    again. 0 keeps nothing."""
+    again, and the same tools are not written again. 0 keeps nothing."""
     thinking_markers: list[tuple[str, str]] = []
     """Additional pairs of reasoning markers, for models whose own are not built in."""
 
@@ -112,13 +114,15 @@ class ChatTemplateRenderer:
             if self._uses_marks
             else find_placeholders(self._model_template.features, context.tokenizer)
         )
+        for_tools = config.token_cache_bytes // _SHARE_OF_TOOLS
         self._encoder = OriginEncoder(
             context.tokenizer,
             template=info.chat_template,
             markers=[marker for pair in config.thinking_markers for marker in pair],
             placeholders=[each.text for each in self._placeholders.values()],
-            cache_bytes=config.token_cache_bytes,
+            cache_bytes=config.token_cache_bytes - for_tools,
         )
+        self._tools = ToolForms(for_tools)
         self._prepare_request = lru_cache(maxsize=16)(self._prepare)
         self._isolated = IsolatedTemplates(self._tokens, config.max_characters)
 
@@ -235,12 +239,13 @@ class ChatTemplateRenderer:
         if turn.continue_final_message:
             _mark_end(messages)
         kwargs, documents = turn.chat_template_kwargs, turn.documents
+        scope = turn.cache_scope if turn.chat_template is None else None
         variables = {
             **self._tokens,
             **_effort(turn.reasoning_effort, names),
             **(mark_outside(dict(_checked(kwargs))) if kwargs else {}),
             "messages": messages,
-            "tools": [_tool(tool) for tool in tools] if tools else None,
+            "tools": self._tools.of(tools, scope) if tools else None,
             "documents": mark_outside(list(documents)) if documents else None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
@@ -333,26 +338,6 @@ def _prepare(source: str, tokens: Mapping[str, str]) -> PreparedTemplate:
 
 def _special_tokens(info: ModelInfo) -> dict[str, str]:
     return {"bos_token": info.bos_token or "", "eos_token": info.eos_token or ""}
-
-
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    """A tool in the Chat Completions shape, which templates expect."""
-    function: dict[str, Any] = {"name": OutsideText(tool.name)}
-    if tool.description is not None:
-        function["description"] = OutsideText(tool.description)
-    if tool.parameters is not None:
-        function["parameters"] = mark_outside(tool.parameters)
-    elif tool.kind == "custom":
-        function["parameters"] = {
-            "type": "object",
-            "properties": {"input": {"type": "string"}},
-            "required": ["input"],
-        }
-    else:
-        function["parameters"] = {"type": "object", "properties": {}}
-    if tool.strict:
-        function["strict"] = True
-    return {"type": "function", "function": function}
 
 
 def _marked(message: Message) -> Message:
