@@ -32,7 +32,7 @@ from gateway.engine_process.messages import (
     from_wire,
     piece_of,
 )
-from gateway.errors import EngineError, GatewayError
+from gateway.errors import EngineError, EngineUnavailable, GatewayError
 from gateway.protocols import (
     AdapterLoadingEngine,
     CountingEngine,
@@ -52,6 +52,10 @@ logger = logging.getLogger("gateway.server.engine_connection")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromServer).decode
+_REFUSED: Final = frozenset({"health", "load_adapter", "reserve"})
+"""Methods that are refused while the process is about to end."""
+_WITHOUT_PLACE: Final = frozenset({"check", "embed", "score"})
+"""Those refused as well where requests have no place in a queue here."""
 _KEPT_PLACES: Final = 4096
 """Maximum number of ended places whose use the server process has not reported yet."""
 
@@ -70,6 +74,13 @@ class ConnectionHost(Protocol):
     @property
     def in_use(self) -> bool:
         """Whether any server process needs the engine."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether new requests are refused, because the process is about to end."""
+
+    def work_ended(self) -> None:
+        """A request or a place in the queue has ended."""
 
     def joined(self, connection: ServerConnection) -> None:
         """A server process has connected."""
@@ -136,6 +147,11 @@ class ServerConnection(asyncio.Protocol):
         self._leave()
         self._host.closed(self)
 
+    @property
+    def busy(self) -> bool:
+        """Whether requests of this server process run or wait."""
+        return bool(self._tasks or self._places)
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
@@ -160,6 +176,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _received(self, message: FromServer) -> None:
         match message:
+            case Start() if self._host.draining and self._host.admission is None:
+                self._fail(message.stream, _ending())
             case Start():
                 self._run(message.stream, self._generate(message.stream, message.request))
             case Cancel():
@@ -175,7 +193,12 @@ class ServerConnection(asyncio.Protocol):
     def _run(self, number: int, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+        def done(_: object) -> None:
+            self._tasks.pop(number, None)
+            self._host.work_ended()
+
+        task.add_done_callback(done)
 
     async def _generate(self, stream: int, request: WireRequest) -> None:
         finished = False
@@ -206,6 +229,10 @@ class ServerConnection(asyncio.Protocol):
 
     async def _result(self, call: MethodCall) -> object:
         host, argument = self._host, call.argument
+        if host.draining and (
+            call.method in _REFUSED or (host.admission is None and call.method in _WITHOUT_PLACE)
+        ):
+            raise _ending()
         match call.method:
             case "open":
                 return await host.opened(_decoded(argument, QueueLimits | None))
@@ -294,6 +321,7 @@ class ServerConnection(asyncio.Protocol):
             turn.cancel()
             # If it has not begun, cancelling the task does not give the place back.
             reservation.cancel()
+        self._host.work_ended()
 
     # Answers.
 
@@ -350,6 +378,10 @@ class ServerConnection(asyncio.Protocol):
         if (task := self._tasks.get(number)) is not None:
             task.cancel()
         return framed(_encode(Failed(number, failure_of(error))))
+
+
+def _ending() -> EngineUnavailable:
+    return EngineUnavailable("The engine's process is about to end, and is then started again.")
 
 
 def _decoded(argument: msgspec.Raw, kind: Any) -> Any:

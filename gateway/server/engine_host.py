@@ -34,6 +34,8 @@ logger = logging.getLogger("gateway.server.engine_host")
 FIRST_SECONDS: Final = 60.0
 """How long the process waits for its first connection."""
 _HELLO_SECONDS: Final = 10.0
+_FLUSH_SECONDS: Final = 1.0
+"""How long the last outputs may take to be read by server processes, once the engine is closed."""
 _MAX_TOKENIZER_CONNECTIONS: Final = 256
 
 
@@ -50,6 +52,9 @@ class EngineHost:
         self._open: set[ServerConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
+        self._none_open = asyncio.Event()
+        self.draining = False
+        """Whether new requests are refused, because the process is about to end."""
         self._engine: Engine | None = None
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
@@ -80,6 +85,23 @@ class EngineHost:
                 await asyncio.wait((self._owner,))
             for connection in tuple(self._open):  # who has left last waits for this
                 connection.close()
+            if self._open:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_FLUSH_SECONDS):
+                        await self._none_open.wait()
+
+    def drain(self, seconds: float) -> None:
+        """Refuse new requests, and end as soon as none runs, in `seconds` at the latest."""
+        self.draining = True
+        if self._connections:
+            logger.info("model %s: its engine's process refuses new requests and ends once none runs, in %g s at the latest: it was told to", self.name, seconds)  # fmt: skip
+            asyncio.get_running_loop().call_later(seconds, self._stop.set)
+        self.work_ended()
+
+    def work_ended(self) -> None:
+        """A request or a place of a server process has ended."""
+        if self.draining and not any(each.busy for each in self._connections):
+            self._stop.set()
 
     def stop(self, seconds: float) -> None:
         """End as soon as no server process is connected, and in `seconds` at the latest."""
@@ -97,9 +119,12 @@ class EngineHost:
         """A server process needs the engine no longer."""
         self._connections.discard(connection)
         self._leave_if_unused()
+        self.work_ended()
 
     def closed(self, connection: ServerConnection) -> None:
         self._open.discard(connection)
+        if not self._open:
+            self._none_open.set()
 
     @property
     def in_use(self) -> bool:
@@ -116,7 +141,7 @@ class EngineHost:
 
     async def opened(self, limits: QueueLimits | None) -> Opened:
         """Open the engine, unless it is open; and use these limits."""
-        if self._stop.is_set():
+        if self._stop.is_set() or self.draining:
             return Opened()  # it ends: another process is to be asked
         if self._owner is None:
             self._owner = asyncio.create_task(self._hold_open())

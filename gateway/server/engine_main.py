@@ -87,7 +87,13 @@ async def _serve(start: HostStart, listening: socket.socket, heartbeat: Heartbea
     seconds = start.settings.end_seconds
     host = EngineHost(start.spec.name, open_engine)
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, host.stop, seconds)
+
+    def told_to_end() -> None:
+        # The kernel sends the signal too when the parent has ended: server processes let their requests run then.
+        end = host.drain if os.getppid() == start.parent else host.stop
+        end(seconds)
+
+    loop.add_signal_handler(signal.SIGTERM, told_to_end)
     end_in_time(seconds + _STUCK_SECONDS, [signal.SIGTERM])
 
     def parent_ended() -> None:

@@ -136,6 +136,54 @@ async def test_a_killed_process_fails_its_requests_and_is_started_again(
     assert "again" in said
 
 
+@pytest.mark.parametrize("limits", [None, QueueLimits(max_running=4, max_waiting=4)])
+async def test_a_process_that_is_told_to_end_finishes_what_runs_and_takes_nothing_new(
+    limits: QueueLimits | None,
+) -> None:
+    # Only the end of what runs ends it within the test.
+    processes = EngineProcesses(HostSettings(end_seconds=600.0))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(processes.close)
+        spec = spec_of("scripted", delay_ms=100)
+        engine = await stack.enter_async_context(engine_in_process(spec, processes, limits))
+        other = await stack.enter_async_context(engine_in_process(spec, processes, limits))
+        place = None
+        if engine.queue is not None:
+            place = await engine.queue.reserve(None, 10, several=False)
+            await place.begin()
+        keeps_on = engine.generate(request(engine, 4 * LONG))  # for minutes
+        await anext(keeps_on)
+        ends = engine.generate(request(engine, "word " * 20))
+        await anext(ends)
+        [process] = running(processes)
+        os.kill(process, signal.SIGTERM)
+        async with asyncio.timeout(60):
+            while await is_healthy(engine):
+                pass
+        for each in (engine, other):
+            with pytest.raises(EngineUnavailable, match="about to end"):
+                await begin(each)
+        last = [output.finish_reason async for output in ends][-1]
+        assert last == "stop"
+        assert running(processes) == [process]
+        await keeps_on.aclose()
+        if place is not None:
+            place.end()
+        for each in (engine, other):
+            await until(lambda each=each: is_healthy(each))
+            await begin(each)
+        assert running(processes) != [process]
+
+
+async def begin(engine: ProcessEngine) -> None:
+    """Begin a request, as a server process does, and leave it."""
+    if engine.queue is not None:
+        (await engine.queue.reserve(None, 10, several=False)).end()
+        return
+    async with aclosing(engine.generate(request(engine))) as outputs:
+        await anext(outputs)
+
+
 async def test_adapters_are_loaded_again_before_requests_use_the_new_process(
     processes: EngineProcesses,
     stack: AsyncExitStack,

@@ -79,7 +79,9 @@ class Wire:
 async def test_an_output_that_cannot_be_sent_fails_its_own_stream(bad: str) -> None:
     streams = {1: OutputStream(1), 2: OutputStream(2)}
     engine = Engine(BAD[bad]())
-    host = SimpleNamespace(engine=engine, joined=lambda _: None)
+    host = SimpleNamespace(
+        engine=engine, joined=lambda _: None, draining=False, work_ended=lambda: None
+    )
     connection = ServerConnection(cast("EngineHost", host))
     connection.connection_made(cast("asyncio.Transport", Wire(streams)))
     for number, name in ((1, "bad"), (2, "good")):
