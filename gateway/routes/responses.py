@@ -34,6 +34,7 @@ from gateway.wire.large_bodies import decode_body
 from gateway.wire.listing import Deleted
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import InputTokens
+from gateway.wire.strict import INPUT_TOKENS
 
 _LAST_EVENT = 2**31 - 2
 """A number that no event reaches."""
@@ -173,7 +174,9 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
     body = await read_body(request, services)
-    decode = partial(decode_response_request, require_input=False, strict=services.strict)
+    decode = partial(
+        decode_response_request, require_input=False, strict=services.strict, known=INPUT_TOKENS
+    )
     decoded = await decode_body(body, decode)
     async with loaded(request, decoded.model):
         plan = await make_plan(

@@ -9,11 +9,19 @@ from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
 from gateway.wire.decoding import convert
 from gateway.wire.field_errors import check_length, missing, not_among, wrong_type
+from gateway.wire.unknown_members import unknown_member
 
 # Content parts.
 
 
-class TextPart(Tagged, frozen=True, kw_only=True, tag="text"):
+class ChatPart(Tagged, frozen=True, kw_only=True):
+    """Base of the parts of a prompt."""
+
+    prompt_cache_breakpoint: JsonObject | None = None
+    """Accepted, but without effect: each prefix is reusable."""
+
+
+class TextPart(ChatPart, frozen=True, kw_only=True, tag="text"):
     text: str
 
 
@@ -26,11 +34,11 @@ class ImageUrl(Value, frozen=True, kw_only=True):
     detail: ImageDetail = "auto"
 
 
-class ImagePart(Tagged, frozen=True, kw_only=True, tag="image_url"):
+class ImagePart(ChatPart, frozen=True, kw_only=True, tag="image_url"):
     image_url: ImageUrl
 
 
-class AudioPart(Tagged, frozen=True, kw_only=True, tag="input_audio"):
+class AudioPart(ChatPart, frozen=True, kw_only=True, tag="input_audio"):
     input_audio: AudioData
 
 
@@ -42,7 +50,7 @@ class FileData(Value, frozen=True, kw_only=True):
     file_id: str | None = None
 
 
-class FilePart(Tagged, frozen=True, kw_only=True, tag="file"):
+class FilePart(ChatPart, frozen=True, kw_only=True, tag="file"):
     file: FileData
 
 
@@ -178,6 +186,22 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
         check_length(content, (*param, "content"))
     message: Message = convert(raw, cls, param)
     return message
+
+
+def unknown_message_member(raw: Any) -> ParamPath | None:
+    """The place of the first member in `raw`, messages as plain JSON, that OpenAI's messages do not have; None if there is none.
+
+    The members of an answer are none, so that it can be sent back."""
+    for index, message in enumerate(raw if isinstance(raw, list) else ()):
+        role = message.get("role") if isinstance(message, dict) else None
+        cls = _ROLES.get(role) if isinstance(role, str) else None
+        if cls is None:
+            continue
+        if cls is AssistantMessage and "annotations" in message:
+            message = {name: value for name, value in message.items() if name != "annotations"}
+        if (place := unknown_member(message, cls, ("messages", index))) is not None:
+            return place
+    return None
 
 
 def _is_untyped(call: Any) -> bool:

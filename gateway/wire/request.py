@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from gateway.wire.items import Item
 from gateway.wire.parameters import SharedParameters
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count
-from gateway.wire.strict import check_response, unknown_parameter
+from gateway.wire.strict import RESPONSES, check_response, unknown_parameter
 from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 from gateway.wire.unknown_members import unknown_member
@@ -125,24 +126,34 @@ _KNOWN = {field.encode_name for field in msgspec.structs.fields(ResponseRequest)
 
 
 def decode_response_request(
-    body: bytes, *, require_input: bool = True, strict: bool = False
+    body: bytes,
+    *,
+    require_input: bool = True,
+    strict: bool = False,
+    known: Set[str] = RESPONSES,
 ) -> ResponseRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter.
 
-    `require_input` is False for endpoints whose input is optional. `strict` rejects what OpenAI rejects.
+    `require_input` is False for endpoints whose input is optional. `strict` rejects what OpenAI rejects, such as
+    parameters other than `known`.
     """
     raw = decode_object(body)
-    return convert_response_request(raw, require_input=require_input, strict=strict)
+    return convert_response_request(raw, require_input=require_input, strict=strict, known=known)
 
 
 def convert_response_request(
-    raw: dict[str, Any], *, require_input: bool = True, strict: bool = False
+    raw: dict[str, Any],
+    *,
+    require_input: bool = True,
+    strict: bool = False,
+    known: Set[str] = RESPONSES,
 ) -> ResponseRequest:
     """Like `decode_response_request`, from plain JSON, for the WebSocket, which removes `type` first. `raw` is not
     modified."""
     if strict:
-        check_response(raw, requires_input=require_input)
-        if (place := unknown_member(raw, ResponseRequest)) is not None:
+        check_response(raw, requires_input=require_input, known=known)
+        members = {name: value for name, value in raw.items() if name in RESPONSES}
+        if (place := unknown_member(members, ResponseRequest)) is not None:
             raise unknown_parameter(place)
     given = {key: value for key, value in raw.items() if value is not None}
     sent_input = given.pop("input", None)

@@ -6,12 +6,13 @@ They read plain JSON, before it is converted; what has the wrong type is left to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 from itertools import islice
 from typing import Any
 
 from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.json_schema import strict_problem
+from gateway.wire.chat_messages import unknown_message_member
 from gateway.wire.field_errors import missing, not_among, shortened
 
 RESPONSES = frozenset(
@@ -34,6 +35,8 @@ CHAT = frozenset(
         "web_search_options",
     }
 )  # fmt: skip
+INPUT_TOKENS = RESPONSES | {"personality"}
+"""Parameters of `/v1/responses/input_tokens`."""
 COMPLETIONS = frozenset(
     {
         "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "model", "n",
@@ -64,9 +67,11 @@ MIN_OUTPUT_TOKENS = 16
 """Minimum of `max_output_tokens` in the Responses API."""
 
 
-def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
-    """Raise `InvalidRequest` for a request to the Responses API that OpenAI rejects."""
-    for name in sorted(raw.keys() - RESPONSES):
+def check_response(
+    raw: dict[str, Any], *, requires_input: bool = True, known: Set[str] = RESPONSES
+) -> None:
+    """Raise `InvalidRequest` for a request to the Responses API that OpenAI rejects. `known` are the endpoint's parameters."""
+    for name in sorted(raw.keys() - known):
         if (moved := _MOVED.get(name)) is not None:
             raise InvalidRequest(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{moved}'. "
@@ -109,7 +114,7 @@ def check_response(raw: dict[str, Any], *, requires_input: bool = True) -> None:
 
 
 def unknown_parameter(place: ParamPath) -> InvalidRequest:
-    """The error for a parameter that the Responses API does not have, at any depth."""
+    """The error for a parameter that the API does not have, at any depth."""
     named = tuple(step if isinstance(step, int) else shortened(step) for step in place)
     return InvalidRequest(
         f"Unknown parameter: '{param_text(named)}'.", param=named, code="unknown_parameter"
@@ -122,6 +127,8 @@ def check_chat(raw: dict[str, Any]) -> None:
     _check_stops(raw)
     _check_stream_options(raw)
     _check_tool_options(raw)
+    if (place := unknown_message_member(raw.get("messages"))) is not None:
+        raise unknown_parameter(place)
     _check_calls(raw.get("messages"))
     if raw.get("max_tokens") is not None and raw.get("max_completion_tokens") is not None:
         raise InvalidRequest(

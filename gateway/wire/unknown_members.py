@@ -11,13 +11,13 @@ from msgspec import Struct, inspect
 from gateway.errors import ParamPath
 
 
-def unknown_member(raw: Mapping[str, Any], into: Any) -> ParamPath | None:
-    """The place of the first unknown member in `raw`, which is plain JSON to be converted to the Struct `into`; None if
-    there is none.
+def unknown_member(raw: Mapping[str, Any], into: Any, place: ParamPath = ()) -> ParamPath | None:
+    """The place of the first unknown member in `raw`, which is plain JSON at `place`, to be converted to the Struct `into`;
+    None if there is none.
 
     Free-form JSON is not looked into, and neither is a value of a wrong type, which the conversion reports. Linear.
     """
-    return _in_object(raw, _members(into), ())
+    return _in_object(raw, _members(into), place)
 
 
 class _Shape(Struct, frozen=True):

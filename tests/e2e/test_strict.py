@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import httpx
 import pytest
+from openai.types.responses import input_token_count_params
 
 from gateway.testing.server import run_gateway
 
@@ -39,6 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, str | None]] = {
     "a call alone": ("/responses", {"model": "m", "input": [USER, CALL, USER]}, "No tool output found for function call c1.", "input"),
     "chat": ("/chat/completions", {**CHAT, "min_p": 0.1}, "Unrecognized request argument supplied: min_p", None),
     "a structural tag": ("/chat/completions", {**CHAT, "response_format": {"type": "structural_tag", "format": {"type": "any_text"}}}, "Invalid value: 'structural_tag'. Supported values are: 'json_object', 'json_schema', and 'text'.", "response_format.type"),
+    "chat within": ("/chat/completions", {**CHAT, "messages": [{**USER, "cache_control": {}}]}, "Unknown parameter: 'messages[0].cache_control'.", "messages[0].cache_control"),
     "completions": ("/completions", {"model": "m", "prompt": "x", "stop": list("abcde")}, "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5 instead.", "stop"),
 }  # fmt: skip
 
@@ -53,6 +55,14 @@ def test_the_strict_server_rejects_what_the_lenient_one_takes(
     error = answer.json()["error"]
     assert (error["message"], error["param"]) == (message, param)
     assert clients["lenient"].post(path, json=body).status_code == 200
+
+
+def test_every_parameter_of_input_tokens_passes(clients: dict[str, httpx.Client]) -> None:
+    hints = get_type_hints(input_token_count_params.InputTokenCountParams)
+    sent = dict.fromkeys(hints) | {"model": "m", "input": "x", "personality": "friendly"}
+    for client in clients.values():
+        answer = client.post("/responses/input_tokens", json=sent)
+        assert answer.status_code == 200, answer.text
 
 
 def test_an_output_without_its_call_has_openais_words(clients: dict[str, httpx.Client]) -> None:

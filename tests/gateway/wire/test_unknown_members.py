@@ -7,13 +7,18 @@ import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import response_create_params, response_input_item_param, tool_param
 from typing_extensions import is_typeddict
 
 from gateway.errors import InvalidRequest
+from gateway.wire.chat import AnswerMessage, decode_chat_request
+from gateway.wire.chat_messages import unknown_message_member
 from gateway.wire.common import encode
 from gateway.wire.request import ResponseRequest, decode_response_request
+from gateway.wire.strict import INPUT_TOKENS
 from gateway.wire.unknown_members import unknown_member
 
 OK = {"role": "user", "content": "x"}
@@ -57,6 +62,8 @@ def test_nothing_that_the_sdk_sends_is_unknown(turn: int) -> None:
             assert unknown_member({name: made(each, turn)}, ResponseRequest) is None
     for item in alternatives(response_input_item_param.ResponseInputItemParam):
         assert unknown_member({"input": [made(item, turn)]}, ResponseRequest) is None
+    for message in alternatives(ChatCompletionMessageParam):
+        assert unknown_message_member([made(message, turn)]) is None
     for tool in alternatives(tool_param.ToolParam):
         assert unknown_member({"tools": [made(tool, turn)]}, ResponseRequest) is None
 
@@ -83,6 +90,51 @@ def test_a_strict_server_refuses_what_it_finds(parameters: dict[str, Any], place
         decode_response_request(body, strict=True)
     assert (caught.value.param, caught.value.code) == (place, "unknown_parameter")
     assert caught.value.message == f"Unknown parameter: '{place}'."
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ({"role": "user", "content": "x", "cache_control": {}}, "cache_control"),
+        ({"role": "system", "content": "x", "tool_calls": []}, "tool_calls"),
+        ({"role": "user", "content": [{"type": "text", "text": "x", "a": 1}]}, "content[0].a"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u", "a": 1}}]}, "content[0].image_url.a"),
+        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "index": 1}]}, "tool_calls[1].index"),
+        ({"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "", "a": 1}}]}, "tool_calls[0].function.a"),
+        ({"role": "tool", "tool_call_id": "c", "content": "x", "is_error": True}, "is_error"),
+    ],
+)  # fmt: skip
+def test_so_it_is_with_the_messages_of_a_chat(message: dict[str, Any], place: str) -> None:
+    body = encode({"model": "m", "messages": [OK, message]})
+    decode_chat_request(body)
+    with pytest.raises(InvalidRequest) as caught:
+        decode_chat_request(body, strict=True)
+    assert (caught.value.param, caught.value.code) == (f"messages[1].{place}", "unknown_parameter")
+    assert caught.value.message == f"Unknown parameter: 'messages[1].{place}'."
+
+
+def test_an_answer_of_a_chat_can_be_sent_back() -> None:
+    members = [field.encode_name for field in msgspec.structs.fields(AnswerMessage)]
+    message = dict.fromkeys(members) | {"role": "assistant", "annotations": [{"a": 1}]}
+    assert unknown_message_member([message]) is None
+
+
+@pytest.mark.parametrize(
+    "messages", ["x", {}, [1, None, {}, {"role": 1}, {"role": "poet", "a": 1}, {"role": "user", "content": [[], 1]}]]
+)  # fmt: skip
+def test_messages_of_a_wrong_type_are_left_to_the_conversion(messages: Any) -> None:
+    assert unknown_message_member(messages) is None
+
+
+def test_personality_is_a_parameter_of_input_tokens_alone() -> None:
+    body = encode({"model": "m", "input": "x", "personality": "friendly"})
+    decode_response_request(body, strict=True, known=INPUT_TOKENS)
+    with pytest.raises(InvalidRequest) as caught:
+        decode_response_request(body, strict=True)
+    assert caught.value.param == "personality"
 
 
 def test_a_long_name_is_not_sent_back_whole() -> None:
