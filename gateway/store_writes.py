@@ -26,17 +26,16 @@ class WriteTokens:
         return f"{self.process}:{next(self._numbers)}"
 
 
-async def through_outage(
-    work: Callable[[], Awaitable[T]], *, seconds: float, every: float = 0.1
-) -> T:
+async def through_outage(work: Callable[[], Awaitable[T]], *, seconds: float) -> T:
     """Run `work`; repeat it while the store is unavailable, for at most `seconds`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
+    pause = 0.1
     while True:
         try:
             return await work()
         except StoreUnavailable:
-            if loop.time() + every >= end:
+            if loop.time() + pause >= end:
                 raise
-            await asyncio.sleep(every)
-            every = min(every * 2, 1.0)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)

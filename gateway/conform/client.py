@@ -39,20 +39,22 @@ class HttpAnswer(Struct, frozen=True):
                 f"status {self.status} with a body that is no JSON ({kind}): {self.body[:120]!r}"
             ) from None
 
-    def expect(self, status: int = 200) -> Json:
-        """The body as JSON. Raises `CheckFailed` if the status is another."""
-        if self.status != status:
-            raise CheckFailed(f"status {self.status}, not {status}: {_short(self.body)}")
+    def expect(self) -> Json:
+        """The body as JSON. Raises `CheckFailed` if the status is not 200."""
+        self._check_status()
         return self.json()
 
     def events(self) -> list[Json]:
         """The `data` of the events of a stream, without a closing `[DONE]`. Raises `CheckFailed` if it is no such stream."""
-        if self.status != 200:
-            raise CheckFailed(f"status {self.status}, not 200: {_short(self.body)}")
+        self._check_status()
         kind = self.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
             raise CheckFailed(f"the content type of a stream is {kind!r}, not text/event-stream")
         return list(_events(self.body))
+
+    def _check_status(self) -> None:
+        if self.status != 200:
+            raise CheckFailed(f"status {self.status}, not 200: {_short(self.body)}")
 
 
 class HttpClient:
@@ -69,27 +71,25 @@ class HttpClient:
 
     def get(self, path: str) -> HttpAnswer:
         """`GET`."""
-        return self._send("GET", path, None, "application/json")
+        return self._send("GET", path)
 
     def delete(self, path: str) -> HttpAnswer:
         """`DELETE`."""
-        return self._send("DELETE", path, None, "application/json")
+        return self._send("DELETE", path)
 
     def post(self, path: str, body: Json) -> HttpAnswer:
         """`POST` a JSON body. A stream is read to its end."""
-        return self._send("POST", path, json.dumps(body).encode(), "application/json")
+        return self._send("POST", path, json.dumps(body).encode())
 
-    def post_bytes(
-        self, path: str, body: bytes, content_type: str = "application/json"
-    ) -> HttpAnswer:
+    def post_bytes(self, path: str, body: bytes) -> HttpAnswer:
         """`POST` a body as it is."""
-        return self._send("POST", path, body, content_type)
+        return self._send("POST", path, body)
 
-    def _send(self, method: str, path: str, body: bytes | None, content_type: str) -> HttpAnswer:
-        self.last = _curl(method, f"{self.url}{path}", body, content_type, key=bool(self._key))
+    def _send(self, method: str, path: str, body: bytes | None = None) -> HttpAnswer:
+        self.last = _curl(method, f"{self.url}{path}", body, key=bool(self._key))
         headers = {"user-agent": "litegate-conform"}
         if body is not None:
-            headers["content-type"] = content_type
+            headers["content-type"] = "application/json"
         if self._key:
             headers["authorization"] = f"Bearer {self._key}"
         request = Request(f"{self.url}{path}", data=body, headers=headers, method=method)  # noqa: S310  # http or https
@@ -132,7 +132,7 @@ class _NoRedirects(HTTPRedirectHandler):
         """A redirect is an answer like any other: urllib would send the key to another host."""
 
 
-def _curl(method: str, url: str, body: bytes | None, content_type: str, *, key: bool) -> str:
+def _curl(method: str, url: str, body: bytes | None, *, key: bool) -> str:
     parts = ["curl", "-sS"]
     if method != ("GET" if body is None else "POST"):
         parts += ["-X", method]
@@ -140,7 +140,7 @@ def _curl(method: str, url: str, body: bytes | None, content_type: str, *, key: 
     if key:
         parts += ["-H", "authorization: Bearer $OPENAI_API_KEY"]
     if body is not None:
-        parts += ["-H", f"content-type: {content_type}"]
+        parts += ["-H", "content-type: application/json"]
         parts += ["-d", body[:4000].decode("utf-8", "replace")]
     words = [shlex.quote(part) for part in parts]
     return " ".join(words).replace(

@@ -38,7 +38,6 @@ class Admission:
         scheduling: Literal["fair", "fifo"] = "fair",
         max_waiting_per_key: int | None = None,
         several: Callable[[], bool] = bool,
-        clock: Callable[[], float] = time.monotonic,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
         """`max_waiting_per_key`: of one principal; None leaves each as many places as are left for others. `several`: whether
@@ -58,7 +57,6 @@ class Admission:
         """Who waits, by owner and whether it is work that no client waits for."""
         self._waiting_later = 0
         """How much of `waiting` is work that no client waits for."""
-        self._clock = clock
         self._mean_seconds = 1.0
         self.shared: SharedQueue | None = None
         """The queue of all server processes, if several share the engine: a request needs a place there too."""
@@ -213,7 +211,7 @@ class Admission:
 
     def _end(self, client: QueueClient, started: float | None) -> None:
         if started is not None:
-            self._mean_seconds += 0.05 * (self._clock() - started - self._mean_seconds)
+            self._mean_seconds += 0.05 * (time.monotonic() - started - self._mean_seconds)
         self.running -= 1
         client.running -= 1
         self._next()
@@ -321,7 +319,7 @@ class Reservation:
             if self._place is not None:
                 self._place.end()
             raise
-        self.started = admission._clock()
+        self.started = time.monotonic()
 
     async def __aexit__(self, *exc_info: object) -> None:
         self.leave()

@@ -133,7 +133,6 @@ def open_items(
     sent: Sequence[Item],
     sealer: Sealer,
     owner: str | None,
-    param: ParamPath = ("input",),
     *,
     model: str,
 ) -> list[Item]:
@@ -141,7 +140,7 @@ def open_items(
     opened: list[Item] = []
     for index, item in enumerate(sent):
         if isinstance(item, Reasoning) and item.encrypted_content and not item.content:
-            place = (*param, index, "encrypted_content")
+            place = ("input", index, "encrypted_content")
             text = sealer.open(item.encrypted_content, owner, place, model=model)
             item = msgspec.structs.replace(item, content=[ReasoningText(text=text)])
         opened.append(item)
@@ -167,7 +166,7 @@ def open_encrypted(
 
 
 def open_compactions(
-    context: Sequence[Item], sealer: Sealer, owner: str | None, *, model: str, own: int = 0
+    context: Sequence[Item], sealer: Sealer, owner: str | None, *, model: str, own: int
 ) -> list[Item]:
     """The conversation as the model reads it, with each compaction replaced by its summary.
 

@@ -136,8 +136,6 @@ class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screen
     detail: ImageDetail | UnsetType = UNSET
 
 
-OutputContent: TypeAlias = OutputText | Refusal
-"""Parts of assistant messages."""
 MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
 ToolOutputContent: TypeAlias = InputText | InputImage | InputFile
 """Parts of a function's or custom tool's output."""

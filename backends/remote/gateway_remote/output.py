@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
-from gateway_remote.stopping import StopFinder, StopMatch
+from gateway.sdk.engines import StopStrings
 from gateway_remote.tokenizer import JsonTokenizer
 
 _LEAST = -9999.0
@@ -48,7 +48,7 @@ class OutputBuilder:
         self._keeps_stop = sampling.include_stop_str_in_output
         self.stop_token_ids = frozenset(sampling.stop_token_ids)
         self._enders = tokenizer.special_ids | self.stop_token_ids
-        self._stops = StopFinder(sampling.stop) if any(sampling.stop) else None
+        self._stops = StopStrings(sampling.stop) if any(sampling.stop) else None
         self._min_tokens = sampling.min_tokens or 0
         self._wanted = sampling.logprobs
         self._held: deque[_HeldToken] = deque()
@@ -281,18 +281,16 @@ class OutputBuilder:
         if self.count <= self._min_tokens:
             self._text += stops.rest() + text
             return
-        ready, found = stops.feed(text)
+        ready, stop, after = stops.feed(text)
         self._text += ready
-        if found is not None:
-            self._stop_at(found)
-
-    def _stop_at(self, found: StopMatch) -> None:
+        if stop is None:
+            return
+        beyond = len(after.encode())
         if self._keeps_stop:
-            self._text += found.stop
-        self._finish, self._stop_reason = "stop", found.stop
-        beyond = len(found.after.encode())
-        if not self._keeps_stop:
-            beyond += len(found.stop.encode())
+            self._text += stop
+        else:
+            beyond += len(stop.encode())
+        self._finish, self._stop_reason = "stop", stop
         self._release_all(self._made_bytes - beyond)
 
     def _release_all(self, text_end: int | None) -> None:

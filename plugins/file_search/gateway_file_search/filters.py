@@ -16,13 +16,13 @@ _COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
 _COMPOUNDS = ["and", "or"]
 
 
-def filter_of(raw: Any, param: ParamPath = ("filters",)) -> Filter:
+def filter_of(raw: Any) -> Filter:
     """Compile a filter to a predicate on the attributes of a file. Raises `InvalidRequest` with the invalid parameter
-    below `param`.
+    below `filters`.
 
     A file without the key equals nothing, and is neither greater nor less. Numbers and strings are not comparable.
     """
-    return _read(raw, param, [_MAX_CONDITIONS])
+    return _read(raw, ("filters",), [_MAX_CONDITIONS])
 
 
 def _read(raw: Any, param: ParamPath, left: list[int]) -> Filter:

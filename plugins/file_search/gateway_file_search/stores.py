@@ -24,14 +24,6 @@ from gateway_file_search.words import drop_index, make_index
 _DAY: Final = 86_400
 
 
-def no_store(store_id: str, param: str | ParamPath = ()) -> NotFound:
-    return NotFound(
-        f"Vector store with id '{store_id[:100]}' not found.",
-        param=param,
-        code="vector_store_not_found",
-    )
-
-
 def insert(
     connection: sqlite3.Connection,
     owner: str,
@@ -69,7 +61,11 @@ def find(
         "SELECT * FROM stores WHERE id = ? AND owner = ?", (store_id, owner)
     ).fetchone()
     if row is None:
-        raise no_store(store_id, param)
+        raise NotFound(
+            f"Vector store with id '{store_id[:100]}' not found.",
+            param=param,
+            code="vector_store_not_found",
+        )
     return row
 
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 
 class TokenBucket:
     """A token bucket that allows `burst` units at once and `rate` units per second after that."""
 
-    def __init__(
-        self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: float, burst: float) -> None:
         self._rate = rate
         self._burst = burst
-        self._clock = clock
         self._left = burst
-        self._at = clock()
+        self._at = time.monotonic()
 
     def take(self, units: float = 1.0) -> float:
         """Take `units`. Returns the seconds until they are available; 0 if they are available now."""
-        now = self._clock()
+        now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate) - units
         self._at = now
         return max(-self._left / self._rate, 0.0)

@@ -1,4 +1,4 @@
-"""What does not need a model: stopping, cutting, recovering, reading the vocabulary."""
+"""What does not need a model: cutting, recovering, reading the vocabulary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engines.stopping import StopStrings
 from gateway.protocols import Sampling
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import GenerationState
@@ -18,7 +17,6 @@ from gateway_llamacpp.recovery import ends_inside_character, recover
 from gateway_llamacpp.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(read_metadata(TINY_MODEL))
-SHORT = st.text(alphabet="ab<é", max_size=12)
 
 
 def chunks_of(ids):
@@ -54,33 +52,6 @@ def run(ids, **sampling):
         generation.feed(Details(stop=True, stop_type="limit", tokens_predicted=len(ids)))
     )
     return outputs
-
-
-@given(
-    text=SHORT,
-    stops=st.lists(st.text(alphabet="ab<é", min_size=1, max_size=4), max_size=3),
-    data=st.data(),
-)
-def test_how_the_text_is_cut_does_not_matter_to_stop_strings(text, stops, data):
-    whole, hit, _ = StopStrings(stops).feed(text)
-    finder = StopStrings(stops)
-    out, found, at = "", None, 0
-    while at < len(text) and found is None:
-        step = data.draw(st.integers(1, 4))
-        piece, found, _ = finder.feed(text[at : at + step])
-        out += piece
-        at += step
-    places = [text.find(stop) for stop in stops if stop in text]
-    if not places:
-        assert (out + finder.rest(), found) == (text, None)
-        return
-    # A longer piece may show an earlier beginning of a stop that ends later; the text never goes past the first end.
-    ends = min(text.find(stop) + len(stop) for stop in stops if stop in text)
-    assert found is not None
-    assert hit is not None
-    assert len(out) <= ends
-    assert text.startswith(out + found)
-    assert text.startswith(whole + hit)
 
 
 @given(text=st.text(max_size=30), stop=st.text(min_size=1, max_size=3))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from gateway.protocols import EngineOutput, Sampling
 from gateway_remote.output import OutputBuilder, SampledToken
 from gateway_remote.sse import EventSplitter
-from gateway_remote.stopping import StopFinder
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
 
 
@@ -45,35 +44,6 @@ def test_a_body_without_an_end_of_event_does_not_grow_for_ever() -> None:
     with pytest.raises(ValueError, match="larger"):
         for _ in range(40):
             splitter.feed(b"x" * 1_000_000)
-
-
-@given(
-    st.text("abc", max_size=30),
-    st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3),
-    st.lists(st.integers(0, 30), max_size=8),
-)
-def test_the_first_stop_string_is_found_wherever_the_text_is_cut(
-    text: str, stops: list[str], places: list[int]
-) -> None:
-    finder = StopFinder(stops)
-    out, found = "", None
-    for piece in cut(text.encode(), places):
-        ready, found = finder.feed(piece.decode())
-        out += ready
-        if found is not None:
-            break
-    else:
-        out += finder.rest()
-    ends = [text.find(stop) for stop in stops if stop in text]
-    if not ends:
-        assert found is None
-        assert out == text
-    else:
-        assert found is not None
-        # Pieces may complete a later, shorter stop string before an earlier, longer one is complete.
-        at = len(out)
-        assert text.startswith(found.stop, at)
-        assert all(stop not in out for stop in stops)
 
 
 def run(

@@ -47,11 +47,11 @@ class SandboxSpec:
     limits: SandboxLimits
 
 
-def read_spec(descriptor: int = 0) -> SandboxSpec:
-    """Read exactly one line: what follows is for the program."""
+def read_spec() -> SandboxSpec:
+    """Read exactly one line of the standard input: what follows is for the program."""
     line = bytearray()
     while not line.endswith(b"\n"):
-        byte = os.read(descriptor, 1)
+        byte = os.read(0, 1)
         if not byte:
             raise SystemExit(1)
         line += byte

@@ -36,14 +36,6 @@ class ContainerSettings(Struct, frozen=True, kw_only=True):
     made_by: MadeBy = "response"
 
 
-def not_found(container_id: str, param: str | ParamPath = ()) -> NotFound:
-    return NotFound(
-        f"Container with id '{container_id[:100]}' not found. It may have expired: make a new one.",
-        param=param,
-        code="container_not_found",
-    )
-
-
 def insert(
     connection: sqlite3.Connection,
     owner: str,
@@ -113,7 +105,11 @@ def _row(
         "SELECT * FROM containers WHERE id = ? AND owner = ?", (container_id, owner)
     ).fetchone()
     if row is None:
-        raise not_found(container_id, param)
+        raise NotFound(
+            f"Container with id '{container_id[:100]}' not found. It may have expired: make a new one.",
+            param=param,
+            code="container_not_found",
+        )
     return row
 
 
