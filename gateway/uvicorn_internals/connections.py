@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from collections import OrderedDict
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final, Protocol
@@ -38,6 +39,14 @@ class WatchedConnection(Protocol):
         ...
 
 
+class IdleConnection(Protocol):
+    """A connection between two requests."""
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection."""
+        ...
+
+
 class Connections:
     """The limits of a server's connections, and the check of their deadlines.
 
@@ -50,10 +59,23 @@ class Connections:
         self.send_timeout = config.send_timeout
         self.most = _connection_limit(config.max_connections)
         self.starts = RequestStarts()
+        self.idle: OrderedDict[IdleConnection, None] = OrderedDict()
+        """Connections whose last request was answered, and whose next one has not begun; that of the earliest answer first."""
         self.refused = 0
         """Connections refused since the last check, because there were too many."""
+        self._closed_early = 0
+        """Idle connections closed since the last check, because there were too many."""
         self._last = 0.0
         self._skipped = False
+
+    def close_idle(self) -> bool:
+        """Close the connection that has been idle for longest. Returns False if there is none."""
+        if not self.idle:
+            return False
+        connection, _ = self.idle.popitem(last=False)
+        connection.timeout_keep_alive_handler()
+        self._closed_early += 1
+        return True
 
     def check(self, connections: Iterable[WatchedConnection], now: float) -> None:
         """Close what has missed a deadline. For once in `SWEEP_SECONDS`."""
@@ -63,6 +85,12 @@ class Connections:
                 self.refused, self.most,
             )  # fmt: skip
             self.refused = 0
+        if self._closed_early:
+            logger.info(
+                "%d idle connections were closed before keep_alive has passed: there may be %d (max_connections)",
+                self._closed_early, self.most,
+            )  # fmt: skip
+            self._closed_early = 0
         late = now - self._last > 2 * SWEEP_SECONDS
         self._last = now
         if late and not self._skipped:

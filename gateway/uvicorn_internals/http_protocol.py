@@ -29,7 +29,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     A request whose line and headers are longer than `MAX_HEAD` is refused with 431, what is not HTTP with 400, and a head that
     does not arrive in time with 408. A connection on which no request begins is closed, and so is one whose client does not
-    read. More connections than the server takes are answered with 503.
+    read. Where there are more connections than the server takes, the one that has been idle for longest is closed; without one, the
+    new one is answered with 503.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
         self.flow = LightFlowControl(transport)  # type: ignore[assignment]  # has the same methods
-        if len(self.connections) > self._limits.most:
+        if len(self.connections) > self._limits.most and not self._limits.close_idle():
             self._limits.refused += 1
             self._end(raw_error(503, "This server has too many connections. Try again later."))
             return
@@ -200,9 +201,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.cycle.body = (
                 bytearray()
             )  # what was not read of it would stay until the next request
+        if self.timeout_keep_alive_task is not None and self._in_head:
+            self._limits.idle[self] = None
         if self._last_words is not None and not self._is_answering():
             # Soon: the answer may be held until the end of its `SingleWrite`, and comes first.
             self.loop.call_soon(self._end, self._last_words)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._limits.idle.pop(self, None)
+        super()._unset_keepalive_if_required()
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not send a request, or does not read the answer."""

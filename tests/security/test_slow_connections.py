@@ -263,24 +263,55 @@ def is_open(gateway: RunningGateway, sock: socket.socket) -> bool:
 
 
 def test_more_connections_than_allowed_are_told_so(tmp_path: Any) -> None:
-    limits = {"max_connections": 5, "keep_alive": 60}
+    limits = {"max_connections": 5, "body_timeout": 600}
     with run_gateway({**MODELS, "server": limits}, tmp_path) as gateway:
         with ExitStack() as stack:
             held = [stack.enter_context(closing(opened(gateway))) for _ in range(5)]
             for sock in held:
                 sock.sendall(GET)
                 read_answer(sock)
+                begin_request(sock)
             for _ in range(20):
                 with closing(opened(gateway)) as more:
                     assert error_of(rest(more)) == (503, "too_many_connections")
             with pytest.raises((httpx.TransportError, httpx.HTTPStatusError)):
                 httpx.get(f"{gateway.base_url}/models").raise_for_status()
-            held[0].sendall(GET)  # those that are there go on
-            read_answer(held[0])
+            held[0].sendall(b"{}")  # those that are there go on
+            assert b" 400 " in held[0].recv(100)
         wait_until(
             lambda: httpx.get(f"{gateway.base_url}/models").status_code == 200,
             "there is room again",
         )
+
+
+def test_idle_connections_make_room_and_the_oldest_goes_first(tmp_path: Any) -> None:
+    limits = {"max_connections": 5, "body_timeout": 600, "keep_alive": 600}
+    with run_gateway({**MODELS, "server": limits}, tmp_path) as gateway, ExitStack() as stack:
+        held = [stack.enter_context(closing(opened(gateway))) for _ in range(5)]
+        for sock in (*held, held[0]):  # the first one is used again
+            sock.sendall(GET)
+            read_answer(sock)
+        begin_request(held[2])
+        for oldest in (held[1], held[3]):
+            new = stack.enter_context(closing(opened(gateway)))
+            new.sendall(GET)
+            read_answer(new)
+            assert rest(oldest) == b""
+        for sock in (held[0], held[4]):
+            sock.sendall(GET)
+            read_answer(sock)
+        held[2].sendall(b"{}")
+        assert b" 400 " in held[2].recv(100)
+
+
+def begin_request(sock: socket.socket) -> None:
+    """Begin a request whose body, of two bytes, is still to come. Returns once the server waits for it."""
+    head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    sock.sendall(head + b"content-length: 2\r\nexpect: 100-continue\r\n\r\n")
+    received = b""
+    while not received.endswith(b"\r\n\r\n"):
+        received += sock.recv(1)
+    assert received.startswith(b"HTTP/1.1 100")
 
 
 def test_websockets_count_as_connections(tmp_path: Any) -> None:
