@@ -87,7 +87,8 @@ class _Generation(Extension):
 
 
 class _Generator(CodeGenerator):
-    """Compiles `~` so that origin marks are kept."""
+    """Compiles `~` so that origin marks are kept, and without calls what most templates do for each message: to read its keys, and to
+    write a text."""
 
     @optimizeconst
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 (Jinja's name)
@@ -96,6 +97,28 @@ class _Generator(CodeGenerator):
             self.visit(operand, frame)
             self.write(", ")
         self.write(")])")
+
+    @optimizeconst
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802 (Jinja's name)
+        if not isinstance(node.node, nodes.Name) or node.attr in _DICT_ATTRIBUTES:
+            super().visit_Getattr(node, frame)
+            return
+        # `(x["key"] if type(x) is dict and "key" in x else environment.getattr(x, "key"))`
+        self.write("(")
+        self.visit(node.node, frame)
+        self.write(f"[{node.attr!r}] if type(")
+        self.visit(node.node, frame)
+        self.write(f") is dict and {node.attr!r} in ")
+        self.visit(node.node, frame)
+        self.write(" else ")
+        super().visit_Getattr(node, frame)
+        self.write(")")
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        if frame.eval_ctx.volatile or frame.eval_ctx.autoescape:
+            super()._output_child_pre(node, frame, finalize)
+        else:
+            self.write(f"({finalize.src}")  # a text: `str` of it is not needed
 
 
 def _checked(result: str, given: Iterable[Any]) -> str:
@@ -121,7 +144,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     concat = staticmethod(concat)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """As in Jinja. Keys of messages, and what a template asks of its loop, are looked up at once: an attribute that an object
+        """As in Jinja. Keys of objects, and what a template asks of its loop, are looked up at once: an attribute that an object
         does not have costs an exception, and the sandbox's checks of one that it has take as long."""
         if type(obj) in _OBJECTS and attribute not in _DICT_ATTRIBUTES:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)

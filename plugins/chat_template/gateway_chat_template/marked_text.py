@@ -7,6 +7,7 @@ entirely as text from outside. Text of the template itself is an ordinary `str`.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -44,10 +45,10 @@ class MarkedText(str):
         return self
 
     def __add__(self, other: str) -> str:
-        return concat((self, other)) if isinstance(other, str) else NotImplemented
+        return _added(self, other) if isinstance(other, str) else NotImplemented
 
     def __radd__(self, other: str) -> str:
-        return concat((other, self)) if isinstance(other, str) else NotImplemented
+        return _added(other, self) if isinstance(other, str) else NotImplemented
 
     def __mul__(self, count: SupportsIndex) -> str:
         return repeated(self, str.__mul__(self, count))
@@ -61,7 +62,7 @@ class MarkedText(str):
             if step == 1:
                 return self._cut(start, max(start, end))
             return concat([self._cut(at, at + 1) for at in range(start, end, step)])
-        at = key.__index__()
+        at = operator.index(key)
         at += len(self) if at < 0 else 0
         if not 0 <= at < len(self):
             raise IndexError("string index out of range")
@@ -254,7 +255,10 @@ _MARKED = frozenset((OutsideText, AssistantText, MixedOriginText))
 
 
 def _runs_of(string: str) -> Runs:
-    return string.runs if isinstance(string, MarkedText) else ((len(string), _TEMPLATE),)
+    origin = _ORIGINS.get(type(string))
+    if origin is None:
+        return string.runs if isinstance(string, MarkedText) else ((len(string), _TEMPLATE),)
+    return ((len(string), origin),)
 
 
 def concat(strings: Iterable[str]) -> str:
@@ -281,6 +285,20 @@ def concat(strings: Iterable[str]) -> str:
         return text
     runs.append((size, last))
     return _from_runs(text, runs)
+
+
+def _added(first: str, second: str) -> str:
+    """`concat` of two, of which templates make long chains."""
+    if not first or not second:
+        return concat((first, second))
+    runs = [*_runs_of(first)]
+    length, origin = runs[-1]
+    later = _runs_of(second)
+    if later[0][1] is origin:
+        runs[-1] = (length + later[0][0], origin)
+        later = later[1:]
+    runs += later
+    return _from_runs(str.__add__(first, second), runs)
 
 
 def joined(separator: str, strings: Iterable[str]) -> str:

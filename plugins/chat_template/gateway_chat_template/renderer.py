@@ -343,16 +343,13 @@ def _special_tokens(info: ModelInfo) -> dict[str, str]:
 def _marked(message: Message) -> Message:
     """A message with origin marks on its texts. Roles and part types are the renderer's own."""
     own = message["role"] == "assistant"
-    content = message.get("content")
-    if len(message) == 2 and isinstance(content, str):  # as most are
-        return {
-            "role": message["role"],
-            "content": (AssistantText if own else OutsideText)(content),
-        }
+    kind = AssistantText if own else OutsideText
     marked: Message = {}
     for key, value in message.items():
         if key == "role":
             marked[key] = value
+        elif isinstance(value, str):
+            marked[key] = kind(value)
         elif key == "content" and isinstance(value, list):
             marked[key] = [_marked_part(part, own=own) for part in value]
         elif key == "tool_calls":
@@ -360,8 +357,6 @@ def _marked(message: Message) -> Message:
                 {**call, "id": OutsideText(call["id"]), "function": mark_outside(call["function"])}
                 for call in value
             ]
-        elif own and isinstance(value, str):
-            marked[key] = AssistantText(value)
         else:
             marked[key] = mark_outside(value)
     return marked
