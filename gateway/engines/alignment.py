@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gateway.protocols import TokenLogprob, TopLogprob
+from gateway.wire.content import LOWEST_LOGPROB
 
 Piece = Callable[[int], tuple[str, bytes]]
 """Maps a token id to its text and its bytes."""
-
-# JSON has no infinity; vLLM's own server uses the same number.
-_LEAST = -9999.0
 
 
 class ScoredToken(NamedTuple):
@@ -30,7 +28,7 @@ def scored(
     """A token with its most likely alternatives, best first. Infinite values are replaced by a number that JSON can
     express."""
     top = tuple(_top(other, value, piece) for other, value in alternatives)
-    return ScoredToken(token_id, max(logprob, _LEAST), top, piece(token_id)[1])
+    return ScoredToken(token_id, max(logprob, LOWEST_LOGPROB), top, piece(token_id)[1])
 
 
 def as_prompt(token: ScoredToken, piece: Piece) -> TokenLogprob:
@@ -40,7 +38,9 @@ def as_prompt(token: ScoredToken, piece: Piece) -> TokenLogprob:
 
 def _top(token_id: int, logprob: float, piece: Piece) -> TopLogprob:
     text, data = piece(token_id)
-    return TopLogprob(token_id=token_id, token=text, logprob=max(logprob, _LEAST), bytes=data)
+    return TopLogprob(
+        token_id=token_id, token=text, logprob=max(logprob, LOWEST_LOGPROB), bytes=data
+    )
 
 
 def _finish(token: ScoredToken, data: bytes, piece: Piece) -> TokenLogprob:

@@ -150,7 +150,7 @@ class ApiGateway:
 
     def model(self, name: str) -> ListedModel:
         services = self._services
-        slot = services.slots.slots.get(services.aliases.get(name, name))
+        slot = services.slots.named(name)
         if slot is None or not services.lookup.may_use(name):
             return _listed(services.lookup.known_model(name))
         return _listed_slot(slot)

@@ -12,13 +12,12 @@ from litestar.params import FromPath
 from litestar.types import ASGIApp
 
 from gateway.assembly.included import as_listed
-from gateway.errors import ConversationFull, InvalidRequest, NotFound, Unsupported
-from gateway.protocols import ResponseStore
+from gateway.errors import ConversationFull, InvalidRequest, NotFound
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_query, unknown_item
 from gateway.routes.queries import include_of, unknown_in
-from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.state import HttpRequest, owner_of, services_of, store_of
 from gateway.routes.unknown import note_unknown
 from gateway.tools.credentials import items_without_credentials
 from gateway.wire.ids import new_id
@@ -36,7 +35,7 @@ MAX_ITEMS = 20
 @post("/v1/conversations", status_code=200)
 async def create_conversation(request: HttpRequest) -> ASGIApp:
     """Create a conversation, with its initial items."""
-    store, services, owner = _store(request), services_of(request), owner_of(request)
+    store, services, owner = store_of(request), services_of(request), owner_of(request)
     body = await read_body(request, services, may_be_empty=True)
     decoded = await decode_body(body or b"{}", decode_conversation_request)
     items = _new_items(decoded.items or [])
@@ -68,14 +67,14 @@ async def update_conversation(request: HttpRequest, conversation_id: FromPath[st
     # Last: one that is deleted while its client sends the body must not come back.
     conversation = await _conversation(request, conversation_id)
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
-    await _store(request).put_conversation(changed, owner=owner_of(request))
+    await store_of(request).put_conversation(changed, owner=owner_of(request))
     return json_answer(changed)
 
 
 @delete("/v1/conversations/{conversation_id:str}", status_code=200)
 async def delete_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Delete a conversation and its items."""
-    deleted = await _store(request).delete_conversation(conversation_id, owner=owner_of(request))
+    deleted = await store_of(request).delete_conversation(conversation_id, owner=owner_of(request))
     if not deleted:
         raise _unknown(conversation_id)
     return json_answer(Deleted(id=conversation_id, object="conversation.deleted"))
@@ -90,7 +89,7 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
     body = await read_body(request, services)
     decoded = await decode_body(body, partial(decode_conversation_request, require="items"))
     items = _new_items(decoded.items or [])
-    if not await _store(request).append_items(
+    if not await store_of(request).append_items(
         conversation_id,
         items,
         owner=owner_of(request),
@@ -106,7 +105,7 @@ async def list_items(request: HttpRequest, conversation_id: FromPath[str]) -> AS
     await _conversation(request, conversation_id)
     include = _include(request, PAGED_BY)
     query = page_query(request.query_params, default_order="desc")
-    page = await _store(request).list_items(
+    page = await store_of(request).list_items(
         conversation_id,
         after=query.after,
         limit=query.limit,
@@ -125,7 +124,7 @@ async def retrieve_item(
 ) -> ASGIApp:
     """Retrieve one item of a conversation."""
     include = _include(request)
-    item = await _store(request).get_item(conversation_id, item_id, owner=owner_of(request))
+    item = await store_of(request).get_item(conversation_id, item_id, owner=owner_of(request))
     if item is None:
         raise _unknown_item(item_id)
     (shown,) = await _item_list(request, [item], include)
@@ -138,7 +137,7 @@ async def delete_item(
 ) -> ASGIApp:
     """Delete one item of a conversation. Answers with the conversation."""
     owner = owner_of(request)
-    if not await _store(request).delete_item(conversation_id, item_id, owner=owner):
+    if not await store_of(request).delete_item(conversation_id, item_id, owner=owner):
         raise _unknown_item(item_id)
     return json_answer(await _conversation(request, conversation_id))
 
@@ -171,19 +170,12 @@ async def _item_list(
 ) -> list[Item]:
     sealer = services_of(request).sealer
     return await as_listed(
-        items, include, store=_store(request), sealer=sealer, owner=owner_of(request)
+        items, include, store=store_of(request), sealer=sealer, owner=owner_of(request)
     )
 
 
-def _store(request: HttpRequest) -> ResponseStore:
-    store = services_of(request).store
-    if store is None:
-        raise Unsupported('This server stores nothing (store = "none").')
-    return store
-
-
 async def _conversation(request: HttpRequest, conversation_id: str) -> Conversation:
-    found = await _store(request).get_conversation(conversation_id, owner=owner_of(request))
+    found = await store_of(request).get_conversation(conversation_id, owner=owner_of(request))
     if found is None:
         raise _unknown(conversation_id)
     return found

@@ -43,8 +43,7 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
     """Retrieve one model by its name or an alias. Names may contain slashes."""
     services = services_of(request)
     name = model.removeprefix("/")
-    slots = services.slots
-    slot = slots.slots.get(slots.aliases.get(name, name))
+    slot = services.slots.named(name)
     if slot is None or not services.lookup.may_use(name):
         adapter = services.lookup.known_model(name)
         state = _adapter_state(adapter, await _state(adapter.engine))
@@ -90,7 +89,7 @@ def _slot_to_change(request: HttpRequest, name: str) -> ModelSlot:
     services = services_to_change(request)
     services.check_open()
     slots = services.slots
-    slot = slots.slots.get(slots.aliases.get(name, name))
+    slot = slots.named(name)
     if slot is None:
         raise ModelNotFound(
             f"The model '{name[:100]}' does not exist here. Models: {', '.join(slots.slots)}.",

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from litestar import Litestar, Request
 
 from gateway.errors import GatewayError, Unsupported
-from gateway.protocols import Principal
+from gateway.protocols import Principal, ResponseStore
 from gateway.runtime.services import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
@@ -40,6 +40,14 @@ def owner_of(request: HttpRequest) -> str | None:
     """The owner of the request's API key; None in anonymous mode."""
     owner: str | None = request.scope.get("owner")  # type: ignore[assignment]
     return owner
+
+
+def store_of(request: HttpRequest) -> ResponseStore:
+    """The store. Raises `Unsupported` if there is none."""
+    store = services_of(request).store
+    if store is None:
+        raise Unsupported('This server stores nothing (store = "none").')
+    return store
 
 
 def services_for_admin(request: HttpRequest) -> Services:

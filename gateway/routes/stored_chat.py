@@ -8,12 +8,12 @@ from litestar import delete, get, post
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.errors import InvalidRequest, NotFound, ParamPath, Unsupported
-from gateway.protocols import ResponseStore, StoredCompletion
+from gateway.errors import InvalidRequest, NotFound, ParamPath
+from gateway.protocols import StoredCompletion
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import page_query
-from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.state import HttpRequest, owner_of, services_of, store_of
 from gateway.wire.listing import Deleted, Listing, listing
 from gateway.wire.request import decode_metadata
 from gateway.wire.stored_chat import (
@@ -37,7 +37,7 @@ async def list_chat_completions(request: HttpRequest) -> ASGIApp:
     wanted = {
         found[1]: value for key, value in params.items() if (found := _METADATA.fullmatch(key))
     }
-    page = await _store(request).list_completions(
+    page = await store_of(request).list_completions(
         after=query.after,
         limit=query.limit,
         order=query.order,
@@ -60,7 +60,7 @@ async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath
 async def update_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Replace a stored completion's metadata."""
     metadata = decode_update(await read_body(request, services_of(request)))
-    record = await _store(request).update_completion(
+    record = await store_of(request).update_completion(
         completion_id, metadata, owner=owner_of(request)
     )
     if record is None:
@@ -71,7 +71,7 @@ async def update_chat_completion(request: HttpRequest, completion_id: FromPath[s
 @delete("/v1/chat/completions/{completion_id:str}", status_code=200)
 async def delete_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Delete a stored completion and its messages."""
-    if not await _store(request).delete_completion(completion_id, owner=owner_of(request)):
+    if not await store_of(request).delete_completion(completion_id, owner=owner_of(request)):
         raise _unknown(completion_id)
     return json_answer(Deleted(id=completion_id, object="chat.completion.deleted"))
 
@@ -110,15 +110,8 @@ def _model(request: HttpRequest, name: str | None) -> str | None:
     return services_of(request).aliases.get(name, name)
 
 
-def _store(request: HttpRequest) -> ResponseStore:
-    store = services_of(request).store
-    if store is None:
-        raise Unsupported('This server stores nothing (store = "none").')
-    return store
-
-
 async def _record(request: HttpRequest, completion_id: str) -> StoredCompletion:
-    record = await _store(request).get_completion(completion_id, owner=owner_of(request))
+    record = await store_of(request).get_completion(completion_id, owner=owner_of(request))
     if record is None:
         raise _unknown(completion_id)
     return record

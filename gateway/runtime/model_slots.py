@@ -99,6 +99,10 @@ class ModelSlots:
         self._notify()
         return slot
 
+    def named(self, name: str) -> ModelSlot | None:
+        """The slot of a model by its name or an alias."""
+        return self.slots.get(self.aliases.get(name, name))
+
     def find(self, name: str) -> ModelSlot | None:
         """The slot of a model by its name, an alias, or the name of an adapter that is known."""
         own = self.aliases.get(name, name)

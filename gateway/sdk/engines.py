@@ -79,8 +79,10 @@ from gateway.engines.xgrammar import (
     Enforcement,
     structured_outputs,
 )
+from gateway.wire.content import LOWEST_LOGPROB
 
 __all__ = [
+    "LOWEST_LOGPROB",
     "Compiler",
     "EmbeddingOnly",
     "Enforcement",

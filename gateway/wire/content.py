@@ -12,7 +12,7 @@ from gateway.wire.common import Tagged, Value
 ImageDetail: TypeAlias = Literal["low", "high", "auto", "original"]
 
 LOWEST_LOGPROB = -9999.0
-"""Represents a probability of zero, since JSON has no infinity."""
+"""Represents a probability of zero, since JSON has no infinity. OpenAI and vLLM use the same number."""
 
 
 # Input from clients.

@@ -13,13 +13,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
-from gateway.sdk.engines import StopStrings
+from gateway.sdk.engines import LOWEST_LOGPROB, StopStrings
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.recovery import recover
 from gateway_llamacpp.vocabulary import Vocabulary
-
-_IMPOSSIBLE = -9999.0
-"""The value that OpenAI uses for log probabilities too small to report; llama.cpp uses the lowest float."""
 
 
 class _Held(Struct):
@@ -210,13 +207,13 @@ class GenerationState:
         return TokenLogprob(
             sampled.id,
             vocabulary.text_of[sampled.id],
-            max(sampled.logprob, _IMPOSSIBLE),
+            max(sampled.logprob, LOWEST_LOGPROB),
             data,
             tuple(
                 TopLogprob(
                     other.id,
                     vocabulary.text_of[other.id],
-                    max(other.logprob, _IMPOSSIBLE),
+                    max(other.logprob, LOWEST_LOGPROB),
                     vocabulary.bytes_of[other.id],
                 )
                 for other in sampled.top_logprobs[:wanted]

@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
-from gateway.sdk.engines import StopStrings
+from gateway.sdk.engines import LOWEST_LOGPROB, StopStrings
 from gateway_remote.tokenizer import JsonTokenizer
-
-_LEAST = -9999.0
-"""The value that OpenAI uses for log probabilities too small to report."""
 
 
 class SampledToken(NamedTuple):
@@ -237,7 +234,7 @@ class OutputBuilder:
         finish: FinishReason | None,
         stop_reason: str | int | None,
     ) -> None:
-        tokens = scored or [SampledToken(index, _LEAST) for index in ids]
+        tokens = scored or [SampledToken(index, LOWEST_LOGPROB) for index in ids]
         for place, token in enumerate(tokens):
             if self._finish is not None:
                 return
@@ -321,10 +318,10 @@ class OutputBuilder:
         return TokenLogprob(
             token.token_id,
             texts[token.token_id] if 0 <= token.token_id < size else "",
-            max(token.logprob, _LEAST),
+            max(token.logprob, LOWEST_LOGPROB),
             data,
             tuple(
-                TopLogprob(index, texts[index], max(logprob, _LEAST), table[index])
+                TopLogprob(index, texts[index], max(logprob, LOWEST_LOGPROB), table[index])
                 for index, logprob in token.top[: self._wanted]
                 if 0 <= index < size
             ),

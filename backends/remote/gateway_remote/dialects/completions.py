@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import Capability, EngineRequest
+from gateway.sdk.engines import LOWEST_LOGPROB
 from gateway_remote.dialects.base import COMMON, Dialect, finish_reason, set_parameters
 from gateway_remote.failures import ReplicaErrorBody, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
@@ -120,7 +121,7 @@ class CompletionsDialect(Dialect):
             scored.append(
                 SampledToken(
                     token_id,
-                    -9999.0 if value is None else value,
+                    LOWEST_LOGPROB if value is None else value,
                     [(index, each) for index, each in found if index is not None],
                 )
             )

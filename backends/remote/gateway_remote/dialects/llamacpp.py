@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EngineRequest
+from gateway.sdk.engines import LOWEST_LOGPROB
 from gateway_remote.dialects.base import Dialect
 from gateway_remote.failures import ReplicaErrorBody, ReplicaFailure, failure_in_stream
 from gateway_remote.output import OutputBuilder, SampledToken
@@ -137,7 +138,9 @@ class LlamaCppDialect(Dialect):
             ids = [*recovered, *ids]
             builder.count += lost - len(recovered)
             scored = (
-                [*(SampledToken(index, -9999.0) for index in recovered), *scored] if scored else []
+                [*(SampledToken(index, LOWEST_LOGPROB) for index in recovered), *scored]
+                if scored
+                else []
             )
         stop_ids = builder.stop_token_ids
         if stop_ids and ids[-1] in stop_ids:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from gateway.sdk import CallPiece, ToolDefinition
 from gateway.sdk.constraints import Const, Constraint, Regex, arguments_constraint
+from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_shape import JsonShape
@@ -47,7 +47,7 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         objects = [
-            fill(self.head, {"name": _quoted(call.name), "index": str(index)})
+            fill(self.head, {"name": quoted(call.name), "index": str(index)})
             + (call.arguments.strip() or "{}")
             + "}"
             for index, call in enumerate(calls)
@@ -62,7 +62,7 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
         opening, closing = Const(self._opening), Const(self._closing)
         options: list[Constraint] = []
         for tool in tools:
-            head = constraints(self.head, {"name": _quoted(tool.name), "index": Regex("[0-9]+")})
+            head = constraints(self.head, {"name": quoted(tool.name), "index": Regex("[0-9]+")})
             arguments = arguments_constraint(tool, schema=schemas or tool.strict)
             parts = [*head, arguments, Const("}")]
             options.append(in_order(parts if self.listed else [opening, *parts, closing]))
@@ -78,7 +78,3 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     @property
     def _closing(self) -> str:
         return "]" * self.listed + (self.after + self.end if self.end else "")
-
-
-def _quoted(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)
