@@ -22,6 +22,7 @@ from gateway.errors import (
     MethodNotAllowed,
     NotFound,
     PayloadTooLarge,
+    UnsupportedMediaType,
 )
 from gateway.plugins import PluginSet
 from gateway.request_log import log_request
@@ -30,7 +31,14 @@ from gateway.routes.adapters import load_lora_adapter, unload_lora_adapter
 from gateway.routes.answer_head import AnswerHead
 from gateway.routes.answers import DIRECT_SEND, JSON, error_answer
 from gateway.routes.api_description import openapi
-from gateway.routes.apis import REQUEST_ID, answer_by_header, api_error, apis_in, keep_apis
+from gateway.routes.apis import (
+    REQUEST_ID,
+    answer_by_header,
+    api_error,
+    apis_in,
+    is_served,
+    keep_apis,
+)
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
@@ -192,6 +200,8 @@ class GatewayApp(Litestar):
             if unauthenticated and self.cors_config is not None and is_preflight(scope):
                 await super().__call__(scope, receive, send)
                 return
+            if isinstance(error, UnsupportedMediaType) and not is_served(self, scope["path"]):
+                error = _unknown_url(self, stats.method, scope["path"])
             added += refusal_headers(self.cors_config, scope)
             answer = api_error(self, scope, error) or error_answer(error)
             await answer(scope, receive, send)
@@ -324,6 +334,12 @@ def _answer_exception(request: HttpRequest, exception: Exception) -> Response[by
     )
 
 
+def _unknown_url(app: Litestar, method: str, path: str) -> NotFound:
+    served = {name for name, _ in apis_in(app).routes()}
+    hint = unknown_url_hint(path, served)
+    return NotFound(f"Invalid URL ({method} {path}).{hint}", code="unknown_url")
+
+
 def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError:
     """Convert `exception` to the error that the client receives. Internal details are logged instead."""
     if isinstance(exception, GatewayError):
@@ -332,9 +348,7 @@ def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError
         where = f"{request.method} {request.url.path}"
         match exception.status_code:
             case 404:
-                served = {name for name, _ in apis_in(request.app).routes()}
-                hint = unknown_url_hint(request.url.path, served)
-                return NotFound(f"Invalid URL ({where}).{hint}", code="unknown_url")
+                return _unknown_url(request.app, request.method, request.url.path)
             case 405:
                 return MethodNotAllowed(
                     f"Not allowed: {where}.", headers=dict(exception.headers or {})

@@ -223,14 +223,25 @@ def _entry(api: NamedApi, route: Route) -> _Entry:
         raise ConfigurationError(
             f"{where} with the header {route.header!r}: write it in lower case."
         )
+    written = _pattern(route.path)
+    return _Entry(api, route, re.compile(written), re.compile(f"{written}(?:/.*)?"))
+
+
+def is_served(app: Litestar, path: str) -> bool:
+    """Whether `app` has a route of this path. Linear in the routes: only for errors."""
+    plain = path.rstrip("/") or "/"
+    return any(re.fullmatch(_pattern(route.path), plain) for route in app.routes)
+
+
+def _pattern(path: str) -> str:
+    """A regular expression that matches the paths of a route."""
     written = ""
     at = 0
-    for found in _PARAMETER.finditer(route.path):
+    for found in _PARAMETER.finditer(path):
         part = "[^/]+" if found[2] == "str" else ".+"
-        written += f"{re.escape(route.path[at : found.start()])}(?P<{found[1]}>{part})"
+        written += f"{re.escape(path[at : found.start()])}(?P<{found[1]}>{part})"
         at = found.end()
-    written += re.escape(route.path[at:])
-    return _Entry(api, route, re.compile(written), re.compile(f"{written}(?:/.*)?"))
+    return written + re.escape(path[at:])
 
 
 def _key(route: Route) -> tuple[str, str]:

@@ -58,6 +58,19 @@ def test_what_is_said_of_a_path(root: str, method: str, path: str, said: str) ->
     assert said or error["message"] == start
 
 
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_of_another_type_does_not_hide_that_there_is_no_such_path(
+    root: str, media_type: str
+) -> None:
+    def status(path: str) -> int:
+        headers = {"content-type": media_type} if media_type else {}
+        return httpx.post(root + path, content=b"x", headers=headers, timeout=60).status_code
+
+    assert [status(path) for path in ("/v1/threads", "/x", "/v1/responses/a/b/c")] == [404, 404, 404]
+    served = ("/v1/responses", "/v1/responses/", "/v1/responses/resp_1/cancel", "/v1/models/a/b")
+    assert [status(path) for path in served] == [415, 415, 415, 415]
+
+
 def test_the_documentation_names_every_part() -> None:
     page = (Path(__file__).parents[3] / "docs" / "clients.md").read_text(encoding="utf-8")
     table = page.partition("## OpenAI's API, part by part")[2].partition("\n## ")[0]
