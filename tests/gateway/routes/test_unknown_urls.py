@@ -66,7 +66,11 @@ def test_a_body_of_another_type_does_not_hide_that_there_is_no_such_path(
         headers = {"content-type": media_type} if media_type else {}
         return httpx.post(root + path, content=b"x", headers=headers, timeout=60).status_code
 
-    assert [status(path) for path in ("/v1/threads", "/x", "/v1/responses/a/b/c")] == [404, 404, 404]
+    assert [status(path) for path in ("/v1/threads", "/x", "/v1/responses/a/b/c")] == [
+        404,
+        404,
+        404,
+    ]
     served = ("/v1/responses", "/v1/responses/", "/v1/responses/resp_1/cancel", "/v1/models/a/b")
     assert [status(path) for path in served] == [415, 415, 415, 415]
 
