@@ -66,6 +66,8 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         return tomllib.loads(text.replace("\r\n", "\n")), text
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: this is not TOML: {error}.") from error
+    except RecursionError:
+        raise ConfigurationError(f"{path}: its values are nested too deeply.") from None
 
 
 def line_of(text: str, path: KeyPath) -> int | None:

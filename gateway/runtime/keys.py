@@ -42,16 +42,21 @@ class WatchedKeysFile:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            stamp = await asyncio.to_thread(self._look)
-            if stamp == self._stamp:
-                continue
-            self._stamp = stamp
             try:
+                stamp = await asyncio.to_thread(self._look)
+                if stamp == self._stamp:
+                    continue
+                self._stamp = stamp
                 keys = await asyncio.to_thread(read_keys, self._path)
+                self._use(keys)
             except ConfigurationError as error:
                 logger.error("the keys stay as they were: %s", error)  # noqa: TRY400  # a sentence, not a trace
+            except Exception:
+                # Without this task, a revoked key would be accepted for ever.
+                logger.exception(
+                    "reading the keys of %s failed; they stay as they were", self._path
+                )
             else:
-                self._use(keys)
                 logger.info("read %d API keys from %s", len(keys), self._path)
 
     def _use(self, keys: list[ApiKey]) -> None:

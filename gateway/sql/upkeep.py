@@ -103,6 +103,10 @@ class Upkeep:
                 if counts:
                     self._due.set()
                 await asyncio.sleep(min(pause, 5.0))
+            except Exception:
+                # Without this task nothing would be removed any more.
+                logger.exception("what has expired could not be removed; it is tried again")
+                await asyncio.sleep(min(pause, 5.0))
             await asyncio.sleep(_SHORTEST_PAUSE)
 
     async def expire(self) -> None:

@@ -207,7 +207,7 @@ def test_a_failed_request_no_longer_runs(gateway: RunningGateway) -> None:
     wait_until(lambda: send(gateway, "single", *APIS["chat"]).status_code == 200)
 
 
-def test_a_keys_file_is_watched(tmp_path: Path) -> None:
+def test_a_keys_file_is_watched(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "keys.toml"
     path.write_text(to_toml({"api_keys": [key("ada")]}))
     config = {
@@ -229,6 +229,9 @@ def test_a_keys_file_is_watched(tmp_path: Path) -> None:
         assert status("ada") == 401
         path.write_text("this is not TOML")
         time.sleep(0.6)  # whether it was read by now or not, the keys hold
+        assert status("bob") == 200
+        path.write_text("a = " + "[" * 10_000)
+        wait_until(lambda: "nested too deeply" in caplog.text, "the file was read")
         assert status("bob") == 200
         path.write_text("")
         until("bob", 401)

@@ -15,6 +15,7 @@ _AWAY: Final = (
     "25P03",
     "28",
     "3D",
+    "40",
     "42501",
     "42P01",
     "53",
@@ -23,8 +24,8 @@ _AWAY: Final = (
     "58",
     "XX",
 )
-"""SQLSTATEs, or their classes: connections, read-only servers, transactions that were silent for too long, rights, a missing database or table, resources, locks,
-shutdown, the operating system, internal errors."""
+"""SQLSTATEs, or their classes: connections, read-only servers, transactions that were silent for too long, rights, a missing database or table, transactions that the
+server has rolled back again and again, resources, locks, shutdown, the operating system, internal errors."""
 _AGAIN: Final = ("25P03", "40001", "40P01")
 """A transaction that was silent for too long, serialization failures, deadlocks: the server has rolled the transaction back."""
 

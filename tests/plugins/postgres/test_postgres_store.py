@@ -212,6 +212,25 @@ async def test_a_connection_that_asyncpg_gives_up_is_a_store_that_is_away(
             await database._with_connection(work)
 
 
+async def test_a_transaction_that_deadlocks_every_time_is_a_store_that_is_away(
+    config: PostgresConfig,
+) -> None:
+    """Its request may be sent again, which an answer of 500 denies."""
+    tries = 0
+
+    def deadlocks() -> Operation[None]:
+        nonlocal tries
+        yield Statement("SELECT 1")
+        tries += 1
+        raise asyncpg.DeadlockDetectedError("deadlock detected")
+
+    async with open_postgres(config) as store:
+        database: Any = store._database  # type: ignore[attr-defined]  # no other door
+        with pytest.raises(StoreUnavailable):
+            await database.write(deadlocks)
+    assert tries > 1
+
+
 async def test_the_time_is_the_servers(
     config: PostgresConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

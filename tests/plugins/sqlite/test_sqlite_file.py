@@ -15,6 +15,7 @@ import pytest
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
 from gateway.sdk.sql import VERSIONS
+from gateway.sql.upkeep import Upkeep
 from gateway.testing.store_records import message, record
 from gateway_sqlite import SqliteConfig, open_sqlite, writer
 from gateway_sqlite.connections import connect, translated
@@ -280,3 +281,20 @@ async def test_events_of_a_response_that_another_process_has_deleted_are_refused
         assert await other.delete(running.id)
         assert await owner.append_events(running.id, [b"1"]) is False
         assert await owner.append_events(running.id, [b"2"], last=True) is False
+
+
+async def test_what_expires_is_removed_after_an_error_that_nobody_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the file would grow for ever, and the stop would end with the error."""
+    tries = 0
+
+    async def fails(upkeep: Upkeep) -> None:
+        nonlocal tries
+        tries += 1
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(Upkeep, "expire", fails)
+    async with open_sqlite(SqliteConfig(path=str(tmp_path / "store.sqlite"), ttl=0.2)):
+        await wait_until_async(lambda: tries > 1, "it is tried again")
+    assert "a mistake" in caplog.text
