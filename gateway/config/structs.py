@@ -152,8 +152,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_rerank_bytes: Positive = 16 * 1024 * 1024
     """Maximum size in bytes of all texts of such a request. The query counts once per document."""
     max_connections: Positive = 4096
-    """Maximum number of concurrent connections of each worker; further ones are answered with 503. Lower if the process
-    may open fewer files (`ulimit -n`)."""
+    """Maximum number of concurrent connections of each worker. For a further one, the connection that has been idle for
+    longest is closed; if none is idle, the further one is answered with 503. Lower if the process may open fewer files
+    (`ulimit -n`)."""
     head_timeout: Seconds = 15.0
     """Seconds within which a request's line and headers must arrive, counted from the opening of the connection or from
     the first byte after an earlier request."""
