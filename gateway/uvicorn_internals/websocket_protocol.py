@@ -58,6 +58,14 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         self._message_since = None
+        if self.curr_msg_data_type == "text":
+            self.frames = [b"".join(self.frames)]
+            try:
+                self.frames[0].decode()
+            except UnicodeDecodeError:
+                # uvicorn's way logs an error of the server, with a traceback.
+                self._fail(1007, "a text that is not UTF-8")
+                return
         super().send_receive_event_to_app()
 
     def handle_cont(self, event: Frame) -> None:
