@@ -116,15 +116,20 @@ class RunScope:
         assert self._reservation is not None, "reserve comes before the work"
         return _Turn(self, self._reservation)
 
-    def finish(self, status: ResponseStatus, usage: Usage | None) -> None:
-        """Report the end of the run, with what it has used, to the metrics and the limits. Called once."""
+    def finish(
+        self, status: ResponseStatus, usage: Usage | None, *, is_request: bool = True
+    ) -> None:
+        """Report the end of the run, with what it has used, to the metrics and the limits. Called once.
+
+        `is_request`: whether the usage has one more request, and not only what it has used.
+        """
         stats = self.stats
         stats.ended = clock()
         stats.status, stats.usage = status, usage
         if self.error is not None:
             stats.error_code = self.error.code or self.error.type
         self._services.metrics.run_finished(stats)
-        self._services.usage.run_finished(stats, self.principal)
+        self._services.usage.run_finished(stats, self.principal, is_request=is_request)
         if (history := self._services.run_history) is not None:
             history.ended(stats, self.principal)
         self.settle(0 if usage is None else usage.total_tokens)

@@ -22,7 +22,7 @@ from gateway.responses.work import OPENING, ResponseWork
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.events import Event
-from gateway.wire.response import Response
+from gateway.wire.response import Response, ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.responses.run")
 
@@ -171,15 +171,19 @@ class ResponseRun:
                         if not self._quiet:
                             await sink([*self._unsent, *closing, self._work.assembler.terminal()])
                 else:  # deleted, or ended by another process: what was made counts all the same
-                    scope.finish(self.response.status, self.response.usage)
+                    self._finish_unstored(self.response.status, self.response.usage)
         except StoreUnavailable as error:
             scope.error = error  # of a background response: another process ends it
             raise
         finally:
             if not scope.is_finished:  # it could not be stored; what was made counts all the same
                 cancelled = self.response.status == "cancelled"
-                scope.finish("cancelled" if cancelled else "failed", self._work.usage)
+                self._finish_unstored("cancelled" if cancelled else "failed", self._work.usage)
         return self.response
+
+    def _finish_unstored(self, status: ResponseStatus, usage: Usage | None) -> None:
+        """Report the end of a run whose end is not stored. One that may be run again is counted as a request by who runs it."""
+        self.scope.finish(status, usage, is_request=self.plan.body is None)
 
     async def _keep_unread(self) -> None:
         """The client has gone: nobody reads on, but what was made is kept, and counts. It may have been stored before."""

@@ -69,8 +69,10 @@ class UsageMeter:
         self._writing = asyncio.Lock()
         self._away = False
 
-    def run_finished(self, run: RunStats, principal: Principal | None) -> None:
-        """Count a run that has ended, and tell the plugins of it."""
+    def run_finished(
+        self, run: RunStats, principal: Principal | None, *, is_request: bool = True
+    ) -> None:
+        """Count a run that has ended, and tell the plugins of it. `is_request`: whether the request itself is counted."""
         usage = run.usage
         minute = int(self._clock() // _MINUTE)
         day = minute // _MINUTES["1d"]
@@ -82,10 +84,10 @@ class UsageMeter:
                 del self.last_used[next(iter(self.last_used))]
         key = (minute, run.api, name, run.model)
         if usage is None:
-            numbers: Numbers = (1, 0, 0, 0, 0)
+            numbers: Numbers = (int(is_request), 0, 0, 0, 0)
         else:
             numbers = (
-                1,
+                int(is_request),
                 usage.input_tokens,
                 usage.input_tokens_details.cached_tokens,
                 usage.output_tokens,

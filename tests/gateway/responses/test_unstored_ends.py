@@ -27,10 +27,12 @@ pytestmark = pytest.mark.anyio
 PLUGINS = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
 
 
+@pytest.mark.parametrize("rerun", [False, True])
 @pytest.mark.parametrize("hangs", [False, True], ids=["away", "hangs at the shutdown"])
 async def test_what_was_not_stored_counts(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, hangs: bool
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, hangs: bool, rerun: bool
 ) -> None:
+    """A request that may be run again is counted by who runs it again; the tokens are used all the same."""
     model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
     async with AsyncExitStack() as stack:
         plugins = load_plugins(extra=PLUGINS, installed=False)
@@ -52,6 +54,7 @@ async def test_what_was_not_stored_counts(
         async with runs.maintenance():
             request = convert_response_request({"model": "m", "input": "Say it.", "background": True})  # fmt: skip
             run = ResponseRun(await make_plan(request, services, size=1), services)
+            run.plan.body = b"{}" if rerun else None
             await run.prepare()
             await runs.start(run)
             await asked.wait()
@@ -61,5 +64,8 @@ async def test_what_was_not_stored_counts(
         assert 'gateway_responses_total{model="m",status="failed"} 1.0' in shown
         assert f'gateway_tokens_total{{kind="output",model="m"}} {run.scope.stats.usage.output_tokens}.0' in shown  # type: ignore[union-attr]  # fmt: skip
         assert run.scope.stats.usage.output_tokens > 0  # type: ignore[union-attr]
+        [used] = await services.usage.read(0, 1_000_000, width="1d")
+        assert used.requests == (0 if rerun else 1)
+        assert used.output_tokens == run.scope.stats.usage.output_tokens  # type: ignore[union-attr]
         if not hangs:
             assert f"background response {run.response.id} (completed): the store is unavailable" in caplog.text  # fmt: skip
