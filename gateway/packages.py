@@ -43,6 +43,22 @@ _OFFERS: Final = {
     ("tool", "mcp"): "litegate-mcp",
     ("tool", "python"): "litegate-python",
 }
+_OTHER_NAMES: Final = {
+    ("api", "anthropic"): "messages",
+    ("api", "vector_stores"): "file_search",
+    ("engine", "llama.cpp"): "llamacpp",
+    ("engine", "ollama"): "remote",
+    ("engine", "sglang"): "remote",
+    ("engine", "tensorrt_llm"): "trtllm",
+    ("store", "valkey"): "redis",
+    ("tool", "code_interpreter"): "python",
+    ("tool", "retrieval"): "file_search",
+    ("tool", "shell"): "container",
+    ("tool", "search"): "browser",
+    ("tool", "web_search"): "browser",
+    ("tool", "web_search_preview"): "browser",
+}
+"""Names that people know an offer by, such as OpenAI's types of tools."""
 _FORMATS: Final = "litegate-parsers"
 """Offers the output formats of most model families, under about a hundred names."""
 
@@ -85,6 +101,11 @@ def package_of(kind: str, name: str) -> str | None:
 def names_of(kind: str) -> list[str]:
     """The names of that kind that packages of this project offer, installed or not; of parsers, none."""
     return [name for of, name in _OFFERS if of == kind]
+
+
+def other_names_of(kind: str) -> dict[str, str]:
+    """Other names that people know offers of that kind by, such as `web_search`, each with the name of the offer."""
+    return {name: offer for (of, name), offer in _OTHER_NAMES.items() if of == kind}
 
 
 def offers_of(package: str) -> list[tuple[str, str]]:

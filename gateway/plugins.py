@@ -26,7 +26,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
-from gateway.packages import how_to_install, names_of, package_of
+from gateway.packages import how_to_install, names_of, other_names_of, package_of
 from gateway.plugin_checks import (
     Kind,
     PluginInfo,
@@ -152,7 +152,9 @@ class PluginSet:
                 raise ConfigurationError(
                     f"{place}the plugin {name!r} ({failure.plugin}) is installed but not loaded: {failure.reason}."
                 )
-        match = nearest(name, {*self.names(kind), *names_of(kind)})
+        others = other_names_of(kind)
+        match = nearest(name, {*self.names(kind), *names_of(kind), *others})
+        match = others.get(match, match) if match else None
         near = f'; did you mean "{match}"?' if match not in (None, name) else "."
         installed = ", ".join(offer.name for offer in self.offers(kind)) or "none"
         broken = ", ".join(each.plugin.name for each in self.failures if not each.wanted)

@@ -17,6 +17,7 @@ from gateway.plugins import load_plugins
 from gateway.runtime.access import check_access
 from gateway.startup.config_schema import config_schema
 from gateway.startup.selection import select
+from gateway.startup.settings import check_settings, doubtful_names
 
 SCHEMA = Path("gateway.schema.json")
 
@@ -36,7 +37,13 @@ def add_to(commands: Commands) -> None:
         description="Write a gateway.toml that serves MODEL, with the most used settings as comments. Nothing is overwritten.",
     )
     init.add_argument("models", nargs="*", metavar="MODEL", help="as for `gateway serve`")
-    init.add_argument("--output", type=Path, default=Path("gateway.toml"), metavar="FILE")
+    init.add_argument(
+        "--output",
+        type=Path,
+        default=Path("gateway.toml"),
+        metavar="FILE",
+        help="(default: gateway.toml)",
+    )
     init.add_argument(
         "--schema", action="store_true", help=f"write {SCHEMA} beside it, for completion in editors"
     )
@@ -45,7 +52,8 @@ def add_to(commands: Commands) -> None:
     check = actions.add_parser(
         "check",
         help="check the configuration, and open nothing",
-        description="Check everything that can be checked without opening a model. `gateway doctor` opens them.",
+        description="Check what the configuration itself and the files that it names say, without opening anything. `gateway doctor` also "
+        "opens the store and looks for the port, programs and downloads; `gateway doctor --generate` opens the models.",
     )
     add_config_argument(check)
     check.set_defaults(command=check_config)
@@ -62,7 +70,8 @@ def add_to(commands: Commands) -> None:
 
     schema = actions.add_parser(
         "schema",
-        help="print a JSON schema of gateway.toml, with the installed plugins' tables",
+        help="print a JSON schema of gateway.toml",
+        description="Print a JSON schema of gateway.toml, with the tables of the installed plugins.",
     )
     schema.set_defaults(command=print_schema)
 
@@ -92,15 +101,12 @@ def check_config(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     chosen = select(config, load_plugins(config.plugins))
     check_access(config.server, authenticated=bool(config.authenticators))
+    check_settings(config)
     print(f"{config.source}: no mistake was found.")
     for plan in chosen.models:
         print(f"  model {plan.name}: engine {plan.engine.name} ({plan.why})")
-    names = {each for name, model in config.models.items() for each in (name, *model.aliases)}
     for name, route in config.routes.items():
         print(f"  route {name}: {', '.join(route.models)}")
-        for target in route.models:
-            if target not in names:
-                print(f"    no model or alias is named {target!r}: it has to be an adapter's name")
     print(f"  store: {chosen.store[0].name if chosen.store else 'none'}")
     for kind, offers in (("tools", chosen.tools), ("APIs", chosen.apis)):
         print(f"  {kind}: {', '.join(offer.name for offer, _ in offers) or 'none'}")
@@ -108,6 +114,12 @@ def check_config(arguments: argparse.Namespace) -> int:
         print(f"  authenticators: {', '.join(config.authenticators)}")
     elif not config.server.needs_key:
         print("  API keys: none; anyone who can reach the server may use it")
+    for owner, problem in doubtful_names(config):
+        print(f"  look at {owner}: {problem}")
+    print(
+        "Nothing was opened: `gateway doctor` also looks for the store, the port, programs and downloads, and `gateway doctor --generate`\n"
+        "opens the models."
+    )
     return 0
 
 

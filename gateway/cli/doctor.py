@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from gateway.chat.tools import check_chat_tools
 from gateway.cli.common import Commands, add_config_argument, configuration
 from gateway.cli.self_test import self_test
 from gateway.config import Config
@@ -21,10 +22,21 @@ from gateway.hub.fetching import look_up
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import CheckableConfig
 from gateway.runtime.access import check_access
+from gateway.runtime.stored_keys import check_holds_keys
 from gateway.server.logs import set_up_logging
 from gateway.startup.engine_choice import HUB_ENGINES
 from gateway.startup.model_plan import resolve_model
-from gateway.startup.selection import resolve_apis, resolve_resources, resolve_store, resolve_tool
+from gateway.startup.selection import (
+    resolve_apis,
+    resolve_authenticator,
+    resolve_policy,
+    resolve_resources,
+    resolve_router,
+    resolve_store,
+    resolve_tool,
+)
+from gateway.startup.settings import check_settings, doubtful_names
+from gateway.tools.available import check_allowed_tools
 
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 
@@ -79,6 +91,7 @@ def examine(arguments: argparse.Namespace) -> int:
     for check in _checks(arguments):
         print(check, flush=True)
         failed = failed or check.outcome == "FAIL"
+    print("No model was opened: `gateway doctor --generate` opens them and tests their engines.")
     return 1 if failed else 0
 
 
@@ -105,6 +118,21 @@ def _checks(arguments: argparse.Namespace) -> Iterator[ReportLine]:
         yield _model(name, config, plugins)
     for name in config.tools:
         yield from _tool(name, config, plugins)
+    yield _settings(config)
+    for owner, problem in doubtful_names(config):
+        yield ReportLine(owner, "warn", problem)
+    for kind, tables, resolve in (
+        ("authenticator", config.authenticators, resolve_authenticator),
+        ("router", config.routers, resolve_router),
+        ("policy", config.policies, resolve_policy),
+    ):
+        for name in tables:
+            try:
+                resolve(name, config, plugins)
+            except ConfigurationError as error:
+                yield ReportLine(f"{kind} {name}", "FAIL", str(error))
+            else:
+                yield ReportLine(f"{kind} {name}", "ok")
     try:
         apis = resolve_apis(config, plugins)
     except ConfigurationError as error:
@@ -143,6 +171,16 @@ def _model(name: str, config: Config, plugins: PluginSet) -> ReportLine:
     return ReportLine(what, "ok", f"engine {plan.engine.name} ({plan.why})")
 
 
+def _settings(config: Config) -> ReportLine:
+    try:
+        check_allowed_tools(config)
+        check_chat_tools(config)
+        check_settings(config)
+    except ConfigurationError as error:
+        return ReportLine("settings", "FAIL", str(error))
+    return ReportLine("settings", "ok", "names, keys, certificates and hosts")
+
+
 def _tool(name: str, config: Config, plugins: PluginSet) -> Iterator[ReportLine]:
     what = f"tool {name}"
     try:
@@ -167,6 +205,8 @@ async def _store(config: Config, plugins: PluginSet) -> ReportLine:
         offer, store_config = selected
         async with asyncio.timeout(STORE_SECONDS), offer.make(store_config) as store:
             await store.health()
+            if config.server.stored_keys:
+                check_holds_keys(store)
     except ConfigurationError as error:
         return ReportLine(what, "FAIL", str(error))
     except TimeoutError:

@@ -65,9 +65,20 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
     try:
         return tomllib.loads(text.replace("\r\n", "\n")), text
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path}: this is not TOML: {error}.") from error
+        raise ConfigurationError(f"{path}: {_not_toml(str(error))}.") from error
     except RecursionError:
         raise ConfigurationError(f"{path}: its values are nested too deeply.") from None
+
+
+def _not_toml(problem: str) -> str:
+    """What a message of `tomllib` means."""
+    if twice := re.fullmatch(r"Cannot declare \((.*?),?\) twice (\(.*\))", problem):
+        names = re.findall(r"""'[^']*'|"[^"]*\"""", twice[1])
+        table = ".".join(each[1:-1] for each in names)
+        return f"there are two tables [{table}] {twice[2]}; write one with the keys of both"
+    if again := re.fullmatch(r"Cannot overwrite a value (\(.*\))", problem):
+        return f"a key is set twice {again[1]}; keep one of them"
+    return f"this is not TOML: {problem}"
 
 
 def line_of(text: str, path: KeyPath) -> int | None:

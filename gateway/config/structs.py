@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from ipaddress import ip_address
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
@@ -104,7 +105,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The TCP port; 0 selects a free one."""
     unix_socket: Annotated[str, Meta(min_length=1)] | None = None
     """Path of a Unix socket to listen on, in place of `host` and `port`. API keys are not required then."""
-    unix_socket_mode: Annotated[str, Meta(pattern="^0?[0-7]{3}$")] = "660"
+    unix_socket_mode: Annotated[
+        str, Meta(pattern="^0?[0-7]{3}$", extra={"wanted": 'three octal digits, such as "660"'})
+    ] = "660"
     """Permissions of the Unix socket, in octal: who may write to it may connect."""
     tls_certificate: str | None = None
     """File with the server's certificate and its chain, in PEM. The server then speaks HTTPS only."""
@@ -190,7 +193,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stored_keys: bool = False
     """Whether keys in the store are accepted, which `gateway key add` and `gateway key revoke` change on all running servers
     within a second."""
-    currency: Annotated[str, Meta(pattern="^[a-z]{3}$")] = "usd"
+    currency: Annotated[
+        str, Meta(pattern="^[a-z]{3}$", extra={"wanted": 'three small letters, such as "usd"'})
+    ] = "usd"
     """The currency of `[models.<name>.price]`, three small letters as in ISO 4217."""
     limits_timeout: Seconds = 1.0
     """Seconds that a store may take to count a request against the limits of its key."""
@@ -259,6 +264,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return bool(self.api_keys) or self.keys_file is not None or self.stored_keys
 
     def __post_init__(self) -> None:
+        _check_host(self.host)
+        for origin in self.cors_allow_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"cors_allow_origins: {origin!r} is not an origin: write scheme and host, without a path, as in "
+                    '"https://app.example.com", or "*" for any.'
+                )
         if self.tls_certificate is None and (self.tls_key or self.tls_client_ca):
             raise ValueError("tls_key and tls_client_ca need tls_certificate.")
         for key in ("worker_timeout", "engine_process_timeout"):
@@ -272,6 +284,20 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if isinstance(self.metrics, list) and not (self.keys_file or self.stored_keys):
             _check_metrics_keys(self.metrics, {key.name for key in self.api_keys})
         check_same_keys(self.api_keys)
+
+
+_ORIGIN: Final = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+")
+
+
+def _check_host(host: str) -> None:
+    """Raise `ValueError` if `host` is neither a name nor an address."""
+    try:
+        ip_address(host)
+    except ValueError:
+        if re.search(r"[/:\s\[\]]", host):
+            raise ValueError(
+                f"host is a name or an address, without scheme, port and brackets, not {host!r}; the port has a key of its own: port."
+            ) from None
 
 
 def check_same_keys(keys: Iterable[ApiKey]) -> None:

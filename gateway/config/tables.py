@@ -123,6 +123,10 @@ def _problem(what: str, kind: inspect.Type) -> str:
             for value in each.values
         ]
         return f"{invalid[1]} is not one of the choices; {suggestion(invalid[1].strip(chr(39)), choices)}"
+    if what.startswith("Invalid RFC3339"):
+        return "expected a time, such as 2030-01-31T00:00:00Z"
+    if "matching regex" in what and isinstance(kind, inspect.Metadata) and kind.extra:
+        return f"expected {kind.extra['wanted']}"
     if expected := re.fullmatch(r"Expected `([^`]*)`(.*?)(?:, got `([^`]*)`)?", what, re.DOTALL):
         wanted = [_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null"]
         got = f", not {_WORDS.get(expected[3], expected[3])}" if expected[3] else ""

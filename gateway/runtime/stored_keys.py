@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.config import ApiKey
 from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.protocols import SharedValues
+from gateway.protocols import ResponseStore, SharedValues
 from gateway.runtime.access import Authenticator
 from gateway.task_context import running_task
 
@@ -24,6 +24,15 @@ SOURCE: Final = "the store"
 _NAME: Final = "gateway:api_keys"
 _LIFETIME: Final = 100 * 365 * 86_400.0
 _ATTEMPTS: Final = 20
+
+
+def check_holds_keys(store: ResponseStore) -> None:
+    """Raise `ConfigurationError` if `gateway key add` could not reach the keys in `store`."""
+    if not store.shared:
+        raise ConfigurationError(
+            "server.stored_keys needs a store that `gateway key add` can reach, unlike a server's own memory: choose another "
+            "store, or use keys_file."
+        )
 
 
 async def read_stored_keys(store: SharedValues) -> list[ApiKey]:

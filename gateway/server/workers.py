@@ -67,11 +67,6 @@ def run_workers(
     The workers share the engines, which run in processes of their own; each opens its own tools and store. A metrics scrape of
     any worker returns the sum of all.
     """
-    if config.server.store == "memory":
-        raise ConfigurationError(
-            'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "sqlite", '
-            'store = "redis" or store = "none" under [server].'
-        )
     processes = EngineProcesses(host_settings(config))
     with (
         TemporaryFolder("gateway-metrics") as metrics,

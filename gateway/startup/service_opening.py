@@ -22,7 +22,7 @@ from gateway.runtime.limiter import Limiter
 from gateway.runtime.routing import Routes, Routing
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
-from gateway.runtime.stored_keys import WatchedStoredKeys
+from gateway.runtime.stored_keys import WatchedStoredKeys, check_holds_keys
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import EngineUse, Opening, check_routes, open_models
@@ -193,11 +193,7 @@ async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authent
 async def _watch_stored_keys(
     store: ResponseStore, authenticator: Authenticator, stack: AsyncExitStack
 ) -> None:
-    if not store.shared:
-        raise ConfigurationError(
-            "server.stored_keys needs a store that `gateway key add` can reach, unlike a server's own memory: choose another "
-            "store, or use keys_file."
-        )
+    check_holds_keys(store)
     keys = WatchedStoredKeys(store, authenticator)
     try:
         await keys.load()

@@ -186,7 +186,9 @@ def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None
     write(SCRIPTED.replace('"none"', '"memory"'))
     code, out, _ = run(capsys, "doctor")
     assert code == 0
-    assert {line.split()[0] for line in out.splitlines()} <= {"ok", "warn"}
+    *checks, last = out.splitlines()
+    assert {line.split()[0] for line in checks} <= {"ok", "warn"}
+    assert last.startswith("No model was opened: `gateway doctor --generate`")
     for what in ("configuration", "plugin scripted", "model m", "store memory", "address"):
         assert re.search(rf"^ok +{what}", out, re.MULTILINE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -253,8 +254,126 @@ def test_check_lists_routes_and_says_which_names_it_does_not_know(
     Path("gateway.toml").write_text(text, encoding="utf-8")
     code, out, _ = run(capsys, "check")
     assert code == 0
-    assert (
-        "  route r: a, far\n    no model or alias is named 'far': it has to be an adapter's name\n"
-        in out
-    )
+    assert "  route r: a, far\n" in out
+    assert "route r: no model or alias is named 'far': it has to be an adapter's name\n" in out
     assert "named 'a'" not in out
+
+
+HASH = "a" * 64
+TINY = "[models.tiny]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[server]\nhost = "http://127.0.0.1"', "host is a name or an address, without scheme, port"),
+        ('[server]\nhost = "127.0.0.1:8000"', "host is a name or an address, without scheme, port"),
+        ('[server]\nhost = "[::1]"', "host is a name or an address, without scheme, port"),
+        ('[server]\ncors_allow_origins = ["app.example.com"]', "'app.example.com' is not an origin: write scheme"),
+        ('[server]\ncurrency = "dollars"', 'line 2: server.currency: expected three small letters, such as "usd"'),
+        ('[server]\nunix_socket_mode = "999"', 'line 2: server.unix_socket_mode: expected three octal digits, such as "660"'),
+        (f'[[server.api_keys]]\nname = "a"\nsha256 = "{HASH}"\nexpires = "soon"', "expires: expected a time, such as 2030-01-31T00"),
+        ("[server]\nport = 1\n[server]\n", "there are two tables [server] (at line 3, column 8); write one"),
+        ('[models."a.b".sampling]\n[models."a.b".sampling]\n', "there are two tables [models.a.b.sampling] (at line 2"),
+        ("[server]\nport = 1\nport = 2\n", "a key is set twice (at line 3, column 9); keep one of them"),
+        ('[server]\nkeys_file = "keys.toml"', "keys.toml: the configuration cannot be read: No such file"),
+        ('[server]\nreasoning_keys = ["abc"]', "server.reasoning_keys: each key is 32 bytes in URL-safe base64"),
+        ('[server]\ntls_certificate = "no.pem"', "server.tls_certificate: the file 'no.pem' cannot be read: No such file"),
+        ('[server]\ntls_certificate = "gateway.toml"', "server.tls_certificate: expected a certificate in PEM, and its private key in this file: "),
+        ('[server]\nworkers = 2\nstore = "memory"', "workers > 1 needs a store that the workers share"),
+        ('[media]\nallow_hosts = ["http://example.com/"]', "media.allow_hosts: 'http://example.com/' is not a host"),
+        (TINY + 'allowed_tools = ["pyton"]', "models.tiny.allowed_tools: there is no table [tools.pyton]"),
+        ('[server]\nchat_tools = ["x"]', "server.chat_tools names 'x'"),
+        ("[policies.redct]", 'policies.redct: no loaded plugin offers a policy named \'redct\'; did you mean "redact"?'),
+        ("[authenticators.oidc]", "authenticators.oidc.issuer: this key is required and missing"),
+        ("[tools.websearch]", 'did you mean "browser"?'),
+        ("[tools.web_search_preview]", 'did you mean "browser"?'),
+        ("[tools.code_interpreter]", 'did you mean "python"?'),
+        ("[tools.shell]", 'did you mean "container"?'),
+        ("[tools.filesearch]", 'did you mean "file_search"?'),
+        ('[server]\napis = ["anthropic"]', 'did you mean "messages"?'),
+    ],
+)  # fmt: skip
+def test_check_and_the_doctor_see_the_same_mistakes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, says: str
+) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    Path("gateway.toml").write_text(text)
+    if "store" not in text:  # the doctor opens it: not a file in the home folder
+        monkeypatch.setenv("GATEWAY_SERVER__STORE", "none")
+    code, _, err = run(capsys, "check")
+    assert code == 2
+    assert says in err
+    assert err.count("\n") == 1
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    # Something may listen on port 8000 of this machine.
+    [failure] = [line for line in out if re.match("FAIL  (?!address )", line)]
+    assert says in failure
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['keys_file = "no.toml"', 'tls_certificate = "no.pem"', 'workers = 2\nstore = "memory"'],
+)
+def test_serve_sees_such_mistakes_before_it_opens_a_model(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda *_, **__: None)
+    Path("gateway.toml").write_text(
+        f'[server]\nport = 0\n{text}\n[models.m]\nengine = "openai"\npath = "ftp://no"'
+    )
+    assert main(["serve"]) == 2
+    err = capsys.readouterr().err
+    assert "upstream" not in err
+    assert "no.toml" in err or "no.pem" in err or "workers > 1" in err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "fe80::1%eth0", "localhost", "my-host.lan"])
+def test_names_and_addresses_are_hosts(host: str) -> None:
+    Path("gateway.toml").write_text(f'[server]\nhost = "{host}"')
+    assert load_config(None, {}).server.host == host
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "null", "https://a.example", "http://localhost:3000", "chrome-extension://abc"]
+)
+def test_origins_are_accepted(origin: str) -> None:
+    Path("gateway.toml").write_text(f'[server]\ncors_allow_origins = ["{origin}"]')
+    assert load_config(None, {}).server.cors_allow_origins == [origin]
+
+
+def test_names_that_only_an_adapter_could_have_are_pointed_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    Path("gateway.toml").write_text(
+        '[server]\nport = 0\nstore = "none"\n[[server.api_keys]]\n'
+        f'name = "ann"\nsha256 = "{HASH}"\nmodels = ["ti*", "nope"]\ntools = ["web"]\n'
+        f'{TINY}[routes.r]\nmodels = ["tiny", "gone"]\n'
+    )
+    code, out, _ = run(capsys, "check")
+    assert code == 0
+    doubts = [
+        "route r: no model or alias is named 'gone': it has to be an adapter's name",
+        "API key ann: no model, alias or route is named 'nope': it has to be an adapter's name",
+        "API key ann: there is no table [tools.web]",
+    ]
+    assert [line for line in out.splitlines() if "look at" in line] == [
+        f"  look at {doubt}" for doubt in doubts
+    ]
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith("warn")] == [
+        f"warn  {doubt}" for doubt in doubts
+    ]
+
+
+def test_check_and_the_doctor_say_that_they_open_no_model(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    Path("gateway.toml").write_text('[server]\nport = 0\nstore = "none"\n' + TINY)
+    assert "Nothing was opened: `gateway doctor`" in run(capsys, "check")[1]
+    assert main(["doctor"]) == 0
+    assert "No model was opened: `gateway doctor --generate`" in capsys.readouterr().out

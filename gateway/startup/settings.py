@@ -1,0 +1,89 @@
+"""Checks of settings that name files or belong together, before anything is opened."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gateway.config import Config, ServerConfig, read_keys
+from gateway.errors import ConfigurationError
+from gateway.net.guard import check_host_patterns
+from gateway.runtime.sealing import Sealer
+
+
+def check_settings(config: Config) -> None:
+    """Check the files that the configuration names, and settings that belong together. Opens no plugin. Raises `ConfigurationError`."""
+    server = config.server
+    if server.workers > 1 and server.store == "memory":
+        raise ConfigurationError(
+            'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "sqlite", '
+            'store = "redis" or store = "none" under [server].'
+        )
+    Sealer(server.reasoning_keys)
+    if server.keys_file is not None:
+        read_keys(Path(server.keys_file))
+    check_tls(server)
+    try:
+        check_host_patterns(config.media.allow_hosts, "media.allow_hosts")
+        check_host_patterns(config.media.deny_hosts, "media.deny_hosts")
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+class _Encrypted(Exception):
+    """The private key has a passphrase, which only the server asks for."""
+
+
+def check_tls(server: ServerConfig) -> None:
+    """Check that the files of TLS can be used. Raises `ConfigurationError`. A private key with a passphrase is not read."""
+    if server.tls_certificate is None:
+        return
+    for key in ("tls_certificate", "tls_key", "tls_client_ca"):
+        path = getattr(server, key)
+        try:
+            if path is not None:
+                Path(path).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                f"server.{key}: the file {path!r} cannot be read: {error.strerror}."
+            ) from error
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    wrong = "server.tls_certificate"
+    expected = f"a certificate in PEM, and its private key in {'this file' if server.tls_key is None else 'server.tls_key'}"
+    try:
+        context.load_cert_chain(server.tls_certificate, server.tls_key, _ask_nobody)
+        if server.tls_client_ca is not None:
+            wrong, expected = "server.tls_client_ca", "certificates in PEM"
+            context.load_verify_locations(server.tls_client_ca)
+    except _Encrypted:
+        return
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"{wrong}: expected {expected}: {error}.") from error
+
+
+def _ask_nobody() -> str:
+    raise _Encrypted
+
+
+def doubtful_names(config: Config) -> Iterator[tuple[str, str]]:
+    """Routes and API keys, each with the problem of a name in it that no model or tool of the configuration has. Models' names are right if they are those of adapters,
+    which are known once their model is open; otherwise they are mistakes."""
+    models = {each for name, model in config.models.items() for each in (name, *model.aliases)}
+    adapter = "it has to be an adapter's name"
+    for name, route in config.routes.items():
+        for target in route.models:
+            if target not in models:
+                yield f"route {name}", f"no model or alias is named {target!r}: {adapter}"
+    named = models | config.routes.keys()
+    for key in config.server.api_keys:
+        for pattern in key.models or ():
+            if not any(fnmatchcase(each, pattern) for each in named):
+                yield (
+                    f"API key {key.name}",
+                    f"no model, alias or route is named {pattern!r}: {adapter}",
+                )
+        for tool in key.tools or ():
+            if tool not in config.tools and tool.partition(".")[0] not in config.tools:
+                yield f"API key {key.name}", f"there is no table [tools.{tool}]"
