@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import Struct
 
 from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
-from gateway.limit_table import DAY, LimitTable, remaining, seconds_until_regained
 from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
+from gateway.stores.limit_table import DAY, LimitTable, remaining, seconds_until_regained
 from gateway.task_context import running_task
 from gateway.wire.ids import new_id
 

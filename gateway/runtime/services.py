@@ -46,7 +46,7 @@ from gateway.runtime.tool_probes import ToolProbes
 from gateway.runtime.unknown_parameters import UnknownParameters
 from gateway.runtime.usage_meter import UsageMeter
 from gateway.shared_timers import SharedTimers
-from gateway.shared_values import ProcessValues
+from gateway.stores.shared_values import ProcessValues
 from gateway.tools.approvals import Approvals
 from gateway.tools.available import AvailableTools, permitted_to
 from gateway.tools.omitted import OmittedTools

@@ -19,8 +19,8 @@ from gateway.protocols import (
     UsageWidth,
 )
 from gateway.request_stats import RunStats
+from gateway.stores.usage_table import Key, Numbers, UsageTable, add, counts_of
 from gateway.task_context import running_task
-from gateway.usage_table import Key, Numbers, UsageTable, add, counts_of
 from gateway.wire.ids import new_id
 
 logger = logging.getLogger("gateway.runtime.usage_meter")

@@ -1,8 +1,9 @@
 """Helpers for stores."""
 
-from gateway.event_batches import LOST, REFUSED, BatchEntry, EventBatchWriter
-from gateway.limit_table import LimitTable
-from gateway.packing import (
+from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
+from gateway.stores.event_batches import LOST, REFUSED, BatchEntry, EventBatchWriter
+from gateway.stores.limit_table import LimitTable
+from gateway.stores.packing import (
     Unpacker,
     pack,
     pack_json,
@@ -14,13 +15,12 @@ from gateway.packing import (
     unpack_record,
     unpack_results,
 )
-from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
-from gateway.shared_values import (
+from gateway.stores.parts import LARGE, Cut, cut, named_parts, restore, whole_size
+from gateway.stores.shared_values import (
     ValueTable,
 )
-from gateway.store_writes import WriteTokens, through_outage
-from gateway.stored_parts import LARGE, Cut, cut, named_parts, restore, whole_size
-from gateway.usage_table import UsageTable
+from gateway.stores.usage_table import UsageTable
+from gateway.stores.writes import WriteTokens, through_outage
 
 __all__ = [
     "BUCKETS_KEPT",

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from gateway.packing import pack_json, unpack_completion, unpack_metadata
 from gateway.protocols import CompletionPage, Order, StoredCompletion
 from gateway.sql import parts
 from gateway.sql.schema import OF_COMPLETION
 from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
-from gateway.stored_parts import Cut
+from gateway.stores.packing import pack_json, unpack_completion, unpack_metadata
+from gateway.stores.parts import Cut
 from gateway.wire.stored_chat import StoredChatCompletion
 
 _PASSED_AT_ONCE: Final = 500

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.errors import ConversationFull
-from gateway.packing import pack, unpack_conversation, unpack_item
 from gateway.protocols import ConversationBounds, ItemPage, Order
 from gateway.sql import parts
 from gateway.sql.schema import OF_CONVERSATION
 from gateway.sql.statements import Operation, Statement, key, owner_key
-from gateway.stored_parts import Cut, cut, named_parts, whole_size
+from gateway.stores.packing import pack, unpack_conversation, unpack_item
+from gateway.stores.parts import Cut, cut, named_parts, whole_size
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.event_batches import BatchEntry, EventBatchWriter
 from gateway.sql import logs
 from gateway.sql.event_follower import EventFollower
 from gateway.sql.statements import SqlDatabase, key
-from gateway.store_writes import WriteTokens, through_outage
+from gateway.stores.event_batches import BatchEntry, EventBatchWriter
+from gateway.stores.writes import WriteTokens, through_outage
 
 
 class SqlEventWriter(EventBatchWriter):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.limit_table import DAY, counted_at, decayed, refusal
 from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 from gateway.sql.statements import Operation, Rows, Statement, key
+from gateway.stores.limit_table import DAY, counted_at, decayed, refusal
 
 
 def admit(

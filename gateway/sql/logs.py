@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.event_batches import LOST, REFUSED, BatchEntry
 from gateway.sql.schema import RUNNING
 from gateway.sql.statements import Operation, Statement, key
+from gateway.stores.event_batches import LOST, REFUSED, BatchEntry
 
 _ROWS = 500
 _BYTES = 4 << 20

@@ -1,4 +1,4 @@
-"""Large parts of stored values, each stored once for its owner. See `gateway.stored_parts`."""
+"""Large parts of stored values, each stored once for its owner. See `gateway.stores.parts`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from gateway.sql.statements import Operation, Statement
-from gateway.stored_parts import named_parts, restore
+from gateway.stores.parts import named_parts, restore
 
 logger = logging.getLogger("gateway.stores")
 

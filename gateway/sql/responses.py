@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.packing import pack, unpack_items, unpack_record, unpack_results
 from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
 from gateway.sql import parts
 from gateway.sql.schema import FINISHED, KEPT, OF_RESPONSE, RUNNING
 from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
-from gateway.stored_parts import cut
+from gateway.stores.packing import pack, unpack_items, unpack_record, unpack_results
+from gateway.stores.parts import cut
 from gateway.wire.items import Item
 from gateway.wire.response import ResponseStatus
 

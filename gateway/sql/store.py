@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
-from gateway.packing import pack, pack_json
 from gateway.protocols import (
     Append,
     CallRecord,
@@ -32,8 +31,9 @@ from gateway.sql.event_follower import EventFollower
 from gateway.sql.event_writer import SqlEventWriter
 from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
 from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
-from gateway.store_writes import WriteTokens, through_outage
-from gateway.stored_parts import cut, whole_size
+from gateway.stores.packing import pack, pack_json
+from gateway.stores.parts import cut, whole_size
+from gateway.stores.writes import WriteTokens, through_outage
 from gateway.task_context import running_task
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus

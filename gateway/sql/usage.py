@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageWidth
 from gateway.sql.statements import Operation, Statement, key
-from gateway.usage_table import Key, counts_of, key_of, numbers_of
+from gateway.stores.usage_table import Key, counts_of, key_of, numbers_of
 
 _TABLES: Final[dict[UsageWidth, tuple[str, str]]] = {
     "1m": ("usage_minutes", "minute"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.shared_values import SMALL
 from gateway.sql.statements import Operation, Statement, key, owner_key
+from gateway.stores.shared_values import SMALL
 
 _MAX_VALUES = 100_000
 """Maximum number of values per owner."""

@@ -24,13 +24,13 @@ from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.runtime.stored_keys import WatchedStoredKeys, check_holds_keys
 from gateway.runtime.usage_meter import UsageMeter
-from gateway.shared_values import ProcessValues
 from gateway.startup.model_serving import EngineUse, Opening, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import GivenServices
 from gateway.startup.reloading import Reloader
 from gateway.startup.selection import needed_resources, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
+from gateway.stores.shared_values import ProcessValues
 from gateway.tools.approvals import Approvals
 
 logger = logging.getLogger("gateway.startup")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from gateway.protocols import CallRecord, ResponseStore, StoredResponse
-from gateway.stored_parts import LARGE
+from gateway.stores.parts import LARGE
 from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_records import call_item, message, record
 from gateway.wire.common import encode

@@ -11,7 +11,7 @@ import pytest
 from gateway.constraints import JsonSchema
 from gateway.engines.compiling import encoded
 from gateway.errors import Unsupported
-from gateway.packing import pack, unpack_item
+from gateway.stores.packing import pack, unpack_item
 from gateway.testing.server import run_gateway
 from gateway.wire.items import McpListTools
 

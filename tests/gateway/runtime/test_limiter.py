@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.errors import StoreUnavailable, TokenLimitReached
-from gateway.limit_table import LimitTable
 from gateway.protocols import LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.limiter import Limiter, duration
+from gateway.stores.limit_table import LimitTable
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

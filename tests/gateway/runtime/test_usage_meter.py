@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway import usage_table
 from gateway.protocols import WIDTH_SECONDS, Principal, UsageCount, UsageWidth
 from gateway.request_stats import RunStats
 from gateway.runtime import usage_meter
 from gateway.runtime.usage_meter import OTHERS, UsageMeter
-from gateway.usage_table import UsageTable
+from gateway.stores import usage_table
+from gateway.stores.usage_table import UsageTable
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 DAY = 86_400

@@ -1,6 +1,6 @@
 """Large parts of stored values: images, sounds and files in base64 are cut out, to be stored once by hash.
 
-A value of `gateway.packing` without large parts stays as it is. One with such parts becomes a remainder, which names them by
+A value of `gateway.stores.packing` without large parts stays as it is. One with such parts becomes a remainder, which names them by
 the SHA-256 of their bytes, and the parts. `restore` puts the same bytes together again. A store keeps parts by owner and
 hash, so that nobody can find out, by a hash, what others have stored.
 """
@@ -18,7 +18,7 @@ LARGE: Final = 16 * 1024
 """Bytes from which a part is stored apart."""
 
 _REMAINDER: Final = b"\x02"
-"""The first byte of a remainder; `gateway.packing.VERSION` is that of a whole value."""
+"""The first byte of a remainder; `gateway.stores.packing.VERSION` is that of a whole value."""
 _WINDOW: Final = 256
 """Bytes that are looked at in each step. If they are base64, they may be in a large part."""
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="

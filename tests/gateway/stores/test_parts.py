@@ -8,8 +8,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.packing import pack, pack_json, unpack_items
-from gateway.stored_parts import LARGE, cut, named_parts, restore, whole_size
+from gateway.stores.packing import pack, pack_json, unpack_items
+from gateway.stores.parts import LARGE, cut, named_parts, restore, whole_size
 
 _run = st.builds(
     lambda letter, size: letter * size,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limit_table import DAY, LimitTable
 from gateway.protocols import PrincipalLimits, SettledRequest
+from gateway.stores.limit_table import DAY, LimitTable
 from gateway.testing import LimitCountersContract
 from tests.clock import Clock
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import StoreUnavailable
-from gateway.event_batches import BatchEntry, EventBatchWriter
+from gateway.stores.event_batches import BatchEntry, EventBatchWriter
 
 
 class Memory(EventBatchWriter):
