@@ -143,6 +143,7 @@ class WireLogprob(Struct, array_like=True, frozen=True):
     logprob: float
     data: bytes
     top: tuple[WireTop, ...]
+    rank: int | None = None
 
 
 class RareFields(Struct, omit_defaults=True):
@@ -232,12 +233,12 @@ def output_of(piece: Piece) -> EngineOutput:
 
 def _sent(each: TokenLogprob) -> WireLogprob:
     top = tuple(WireTop(t.token_id, t.token, t.logprob, t.bytes) for t in each.top)
-    return WireLogprob(each.token_id, each.token, each.logprob, each.bytes, top)
+    return WireLogprob(each.token_id, each.token, each.logprob, each.bytes, top, each.rank)
 
 
 def _received(each: WireLogprob) -> TokenLogprob:
     top = tuple(TopLogprob(t.token_id, t.token, t.logprob, t.data) for t in each.top)
-    return TokenLogprob(each.token_id, each.token, each.logprob, each.data, top)
+    return TokenLogprob(each.token_id, each.token, each.logprob, each.data, top, each.rank)
 
 
 # Errors.

@@ -20,6 +20,8 @@ class ScoredToken(NamedTuple):
     logprob: float
     top: tuple[TopLogprob, ...]
     raw: bytes
+    rank: int | None = None
+    """See `TokenLogprob.rank`."""
 
 
 def scored(
@@ -50,6 +52,7 @@ def _finish(token: ScoredToken, data: bytes, piece: Piece) -> TokenLogprob:
         logprob=token.logprob,
         bytes=data,
         top=token.top,
+        rank=token.rank,
     )
 
 

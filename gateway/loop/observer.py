@@ -76,5 +76,5 @@ def _prompt_logprob(token: TokenLogprob | None) -> dict[int, PromptLogprob] | No
         top.token_id: PromptLogprob(logprob=top.logprob, rank=rank, decoded_token=top.token)
         for rank, top in enumerate(token.top, start=1)
     }
-    own = PromptLogprob(logprob=token.logprob, rank=None, decoded_token=token.token)
+    own = PromptLogprob(logprob=token.logprob, rank=token.rank, decoded_token=token.token)
     return {token.token_id: found.pop(token.token_id, own), **found}

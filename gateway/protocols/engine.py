@@ -183,6 +183,8 @@ class TokenLogprob(Struct, frozen=True):
     logprob: float
     bytes: bytes
     top: tuple[TopLogprob, ...] = ()
+    rank: int | None = None
+    """Of a prompt's token: its place among all tokens by likelihood, from 1. None if the engine does not say."""
 
 
 class EngineOutput(Struct, kw_only=True, gc=False):

@@ -17,6 +17,7 @@ class FlatLogprobs(Protocol):
     end_indices: list[int]
     token_ids: list[int]
     logprobs: list[float]
+    ranks: list[int | None]
 
 
 def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterator[ScoredToken]:
@@ -29,7 +30,14 @@ def scored_tokens(flat: FlatLogprobs | None, piece: Piece, count: int) -> Iterat
 
 def prompt_logprobs(flat: FlatLogprobs, piece: Piece) -> list[TokenLogprob | None]:
     """The log probabilities of the prompt's tokens; None for the first, which has none."""
-    return [None if token is None else as_prompt(token, piece) for token in _positions(flat, piece)]
+    ranks = [
+        None if start == end else flat.ranks[start]
+        for start, end in zip(flat.start_indices, flat.end_indices, strict=True)
+    ]
+    return [
+        None if token is None else as_prompt(token._replace(rank=rank), piece)
+        for token, rank in zip(_positions(flat, piece), ranks, strict=True)
+    ]
 
 
 def _positions(flat: FlatLogprobs, piece: Piece, count: int = 0) -> Iterator[ScoredToken | None]:

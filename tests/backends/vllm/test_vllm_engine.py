@@ -123,6 +123,8 @@ def test_prompt_log_probabilities_come_with_the_first_output(served: Any) -> Non
     scored = first.prompt_logprobs
     assert scored[0] is None
     assert [token.token_id for token in scored[1:]] == list(request.prompt.token_ids[1:])
+    for token in scored[1:]:
+        assert (token.rank == 1) == (token.token_id == token.top[0].token_id)
     assert all(output.prompt_logprobs is None for output in others)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Struct
 
-from gateway_vllm.logprobs import scored_tokens
+from gateway_vllm.logprobs import prompt_logprobs, scored_tokens
 
 
 class Flat(Struct):
@@ -13,6 +13,7 @@ class Flat(Struct):
     end_indices: list[int]
     token_ids: list[int]
     logprobs: list[float]
+    ranks: list[int | None] = []
 
 
 def piece(token_id: int) -> tuple[str, bytes]:
@@ -47,3 +48,8 @@ def test_each_token_has_its_most_likely_alternatives(
 def test_without_alternatives_there_are_none() -> None:
     assert alternatives([7], [-0.1], 0) == []
     assert list(scored_tokens(None, piece, 3)) == []
+
+
+def test_a_token_of_the_prompt_has_its_rank() -> None:
+    flat = Flat([0, 0, 2], [0, 2, 4], [5, 7, 8, 8], [-9.0, -0.1, -0.2, -0.2], [81, 1, 1, 1])
+    assert [token and token.rank for token in prompt_logprobs(flat, piece)] == [None, 81, 1]

@@ -139,6 +139,7 @@ logprobs = st.builds(
         st.builds(TopLogprob, st.integers(0, 9), st.text(max_size=2), st.floats(-9, 0), st.binary(max_size=2)),
         max_size=2,
     ).map(tuple),
+    st.none() | st.integers(1, 9),
 )  # fmt: skip
 outputs = st.builds(
     EngineOutput,
