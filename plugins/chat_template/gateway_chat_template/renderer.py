@@ -233,7 +233,8 @@ class ChatTemplateRenderer:
                 self._placeable(turn.media, features) if turn.media else {},
             )
             messages, media = messages_of(entries, turn.instructions, features)
-            messages = [_marked(message) for message in messages]
+            for message in messages:
+                _mark(message)
         if media:
             self._show(media, messages, features)
         if turn.continue_final_message:
@@ -340,26 +341,33 @@ def _special_tokens(info: ModelInfo) -> dict[str, str]:
     return {"bos_token": info.bos_token or "", "eos_token": info.eos_token or ""}
 
 
-def _marked(message: Message) -> Message:
-    """A message with origin marks on its texts. Roles and part types are the renderer's own."""
+def _mark(message: Message) -> None:
+    """Mark the texts of a message with their origins. Roles and part types are the renderer's own."""
     own = message["role"] == "assistant"
     kind = AssistantText if own else OutsideText
-    marked: Message = {}
     for key, value in message.items():
-        if key == "role":
-            marked[key] = value
-        elif isinstance(value, str):
-            marked[key] = kind(value)
+        if isinstance(value, str):
+            if key != "role":
+                message[key] = kind(value)
         elif key == "content" and isinstance(value, list):
-            marked[key] = [_marked_part(part, own=own) for part in value]
+            message[key] = [_marked_part(part, own=own) for part in value]
         elif key == "tool_calls":
-            marked[key] = [
-                {**call, "id": OutsideText(call["id"]), "function": mark_outside(call["function"])}
-                for call in value
-            ]
+            message[key] = [_marked_call(call) for call in value]
         else:
-            marked[key] = mark_outside(value)
-    return marked
+            message[key] = mark_outside(value)
+
+
+def _marked_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function["arguments"]
+    return {
+        **call,
+        "id": OutsideText(call["id"]),
+        "function": {
+            "name": OutsideText(function["name"]),
+            "arguments": mark_outside(arguments),
+        },
+    }
 
 
 def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
