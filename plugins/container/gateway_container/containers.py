@@ -250,11 +250,12 @@ class Containers:
                 finally:
                     self._starting -= 1
                 container.started = time.monotonic()
-                starts = await self.database.write(lambda c: records.record_start(c, container.id))
-                container.begun_anew = starts > 1
+                # Before anything else can fail or be cancelled: a sandbox without it would be used without files.
                 container.mirror = Mirror(
                     self.database, self.config, container.owner, container.id, container.sandbox
                 )
+                starts = await self.database.write(lambda c: records.record_start(c, container.id))
+                container.begun_anew = starts > 1
             sandbox, mirror = container.sandbox, container.mirror
         async with container.mirroring:
             if mirror is not None:

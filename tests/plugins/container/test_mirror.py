@@ -15,14 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.files.contents import content_of
 from gateway_container.config import MIB, ContainersConfig
+from gateway_container.containers import Containers
 from gateway_container.jail.spec import SandboxLimits
 from gateway_container.library import files, records
 from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.records import ContainerSettings
 from gateway_container.mirror import Mirror
+from gateway_container.sandbox.budget import open_budget
 from gateway_container.sandbox.isolation import Isolation, Launch
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
 
@@ -53,6 +55,9 @@ class Lying:
 
     def launch(self, name: str, limits: SandboxLimits) -> Launch:
         return Launch([sys.executable, "-c", self._program])
+
+    def memory(self, limits: SandboxLimits) -> int:
+        return limits.memory
 
 
 @pytest.fixture
@@ -268,3 +273,33 @@ def test_no_path_leads_out_of_the_folder(text: str, steps: list[str]) -> None:
             assert not Path(path).is_absolute()
             assert ".." not in whole.parts
             assert str(whole) == f"/mnt/data/{path}", "it has one spelling"
+
+
+async def test_a_sandbox_whose_start_could_not_be_recorded_has_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a client leaves at that moment: the next call in the container uses the sandbox that was started."""
+    database = ContainerDatabase(tmp_path)
+    recorded = records.record_start
+
+    def failing(connection: sqlite3.Connection, container_id: str) -> int:
+        monkeypatch.setattr(records, "record_start", recorded)
+        raise StoreUnavailable("busy")
+
+    monkeypatch.setattr(records, "record_start", failing)
+    with open_budget(4 * CONFIG.max_memory_bytes, MIB) as budget:
+        containers = Containers(CONFIG, Lying(), database, tmp_path, budget)
+        container = containers.new(None)
+        try:
+            async with containers.used(container):
+                with pytest.raises(StoreUnavailable):
+                    async with containers.working(container):
+                        pass
+                started = container.sandbox
+                async with containers.working(container) as work:
+                    assert work.sandbox is started
+                    assert container.mirror is not None
+        finally:
+            await containers.end(container)
+            await containers.end_all()
+            database.close()
