@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import platform
 import sys
@@ -53,9 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader (`head`, for example) has closed the pipe
-        # Otherwise the interpreter's final flush of stdout fails again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_stdout()
         return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _leave_stdout()
+        print(f"gateway: {sentence(str(error))}", file=sys.stderr)
+        return 1
+
+
+def _leave_stdout() -> None:
+    """Write no more to stdout: the interpreter's final flush would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 
 from gateway.cli.common import Commands, add_config_argument, configuration
@@ -154,8 +153,8 @@ def show_config(arguments: argparse.Namespace) -> int:
 def print_schema(arguments: argparse.Namespace) -> int:
     """Print the schema."""
     del arguments
-    json.dump(config_schema(load_plugins(strict=False)), sys.stdout, indent=2, ensure_ascii=False)
-    print()
+    schema = config_schema(load_plugins(strict=False))
+    print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0
 
 

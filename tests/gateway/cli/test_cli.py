@@ -338,3 +338,12 @@ def test_an_unknown_option_is_one_sentence(
     shown = capsys.readouterr().err
     assert said in shown
     assert shown.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "gateway", "config", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "gateway: [Errno 28] No space left on device.\n"

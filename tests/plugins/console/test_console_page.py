@@ -153,6 +153,13 @@ def test_stop_ends_the_answer_and_the_engine(page: Page, console: str) -> None:
     page.wait(
         f"fetch('/metrics').then((answer) => answer.text()).then((text) => text.includes({json.dumps(running)}))"
     )
+    page.run("location.hash = '#/stored'")
+    page.wait("document.querySelector('.view td')")
+    assert "stopped" in page.text(".view tbody")
+    assert "in_progress" not in page.text(".view tbody")
+    page.resize(380, 740)
+    # The button's words stay on one line.
+    assert page.run("document.querySelector('.view form button').offsetHeight") < 45
     assert page.messages == []
 
 

@@ -2,6 +2,7 @@
 
 import { get, getBlob, post, remove } from "./api.js";
 import { append, h, icon } from "./dom.js";
+import { isRunning } from "./fold.js";
 import { itemView } from "./items.js";
 import { codeBlock } from "./markdown.js";
 import { modelDetails } from "./admin.js";
@@ -57,14 +58,14 @@ export function storedView(session, id = "") {
   const known = [];
   for (const conversation of session.list) {
     for (const turn of Object.values(conversation.turns)) {
-      if (turn.response?.id && turn.response.store !== false) known.push([turn.response, conversation]);
+      if (turn.response?.id && turn.response.store !== false) known.push([turn.response, conversation, turn.status === "stopped" && isRunning(turn.response)]);
     }
   }
   known.sort(([one], [other]) => (other.created_at || 0) - (one.created_at || 0));
   if (id) shown(body, () => (id.startsWith("conv") ? storedConversation(id) : storedResponse(id, () => { location.hash = "#/stored"; })));
   else if (known.length) {
     append(body, [h("h2", {}, "Of this browser's conversations"), table("Stored responses", ["Response", "Status", "Model", "Created", "Conversation"],
-      known.slice(0, 100).map(([response, conversation]) => [h("a", { href: `#/stored/${response.id}` }, `${response.id.slice(0, 18)}…`), response.status, response.model, time(response.created_at), conversation.title]))]);
+      known.slice(0, 100).map(([response, conversation, stopped]) => [h("a", { href: `#/stored/${response.id}` }, `${response.id.slice(0, 18)}…`), stopped ? "stopped" : response.status, response.model, time(response.created_at), conversation.title]))]);
   }
   return view("Stored", "Responses and conversations that the gateway keeps for your API key, by id.",
     h("form", { class: "row", onsubmit: (event) => { event.preventDefault(); location.hash = `#/stored/${path(input.value.trim())}`; } }, input, h("button", { type: "submit", class: "primary" }, "Look up")), body);
