@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -68,6 +69,7 @@ class Ticker:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._waiting: list[asyncio.Future[None]] = []
+        self._pushing: list[_Pushing] = []
         self._loop = asyncio.get_running_loop()
         self._loop.call_later(seconds, self._tick)
 
@@ -77,11 +79,46 @@ class Ticker:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+        self._pushing = [each for each in self._pushing if each.push()]
 
     def next(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(future)
         return future
+
+    async def push(
+        self, make: Callable[[], EngineOutput], push: Callable[[EngineOutput], bool], most: int
+    ) -> int:
+        """Push an output at each tick, until one is refused or `most` are taken, and the next tick has come. Returns their number."""
+        pushing = _Pushing(make, push, most, self._loop.create_future())
+        self._pushing.append(pushing)
+        await pushing.refused
+        return most - pushing.left
+
+
+class _Pushing:
+    """Outputs that are pushed by a ticker."""
+
+    __slots__ = ("_make", "_push", "left", "refused")
+
+    def __init__(
+        self,
+        make: Callable[[], EngineOutput],
+        push: Callable[[EngineOutput], bool],
+        left: int,
+        refused: asyncio.Future[None],
+    ) -> None:
+        self._make, self._push, self.left, self.refused = make, push, left, refused
+
+    def push(self) -> bool:
+        """Push the next one. Returns whether there may be more."""
+        if self.refused.done():  # the request was aborted
+            return False
+        if self.left and self._push(self._make()):
+            self.left -= 1
+            return True
+        self.refused.set_result(None)
+        return False
 
 
 class NullTokenizer:
@@ -159,14 +196,23 @@ class NullEngine:
     async def health(self) -> None:
         """Always healthy."""
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        return self.generate_pushing(request, lambda output: False)
+
+    async def generate_pushing(
+        self, request: EngineRequest, push: Callable[[EngineOutput], bool]
+    ) -> AsyncGenerator[EngineOutput, None]:
         ticker, word_ids = self._ticker, self._word_ids
         if self._head is not None:
             yield self._head
         left = request.sampling.max_tokens or 16
+        make = partial(EngineOutput, text=WORD, token_ids=word_ids)
         while left:
+            if ticker:
+                left -= await ticker.push(make, push, left - 1)
+            else:
+                await asyncio.sleep(0)
             left -= 1
-            await (ticker.next() if ticker else asyncio.sleep(0))
             reason: FinishReason | None = None if left else "length"
             yield EngineOutput(text=WORD, token_ids=word_ids, finish_reason=reason)
 

@@ -91,6 +91,7 @@ def _checks() -> Iterator[EngineCheck]:
     yield EngineCheck("text is the tokens'", running.the_text_is_what_the_tokens_decode_to)
     yield EngineCheck("max_tokens", running.max_tokens_is_kept)
     yield EngineCheck("prompt counted", running.the_prompt_is_counted)
+    yield EngineCheck("pushed outputs", running.pushed_outputs_are_those_that_are_yielded)
     yield EngineCheck("greedy, same again", running.greedy_is_the_same_again)
     yield EngineCheck("seed", running.a_seed_makes_sampling_repeatable)
     yield EngineCheck("eight at once", running.eight_at_once_do_not_mix)

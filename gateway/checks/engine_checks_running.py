@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.generating import generate
+from gateway.checks.generating import generate, generated
 from gateway.checks.loop_watch import Leftovers, loop_stays_free
-from gateway.protocols import EngineRequest, TokensPrompt
+from gateway.protocols import EngineOutput, EngineRequest, PushingEngine, TokensPrompt
 
 _ANSWERS: Final = 5
 """Number of answers of which one must come in several outputs, and let other tasks run."""
@@ -136,6 +136,57 @@ async def the_prompt_is_counted(probe: Probe) -> None:
     counts = {o.prompt_tokens for o in done.outputs if o.prompt_tokens is not None}
     length = len(request.prompt.token_ids)
     require(counts <= {length}, f"reported {counts} for {length} tokens")
+
+
+class _Taker:
+    """Takes pushed outputs, but for each `every`th, and those that must be yielded."""
+
+    def __init__(self, every: int) -> None:
+        self.outputs: list[EngineOutput] = []
+        self.closed = False
+        self._every = every
+        self._pushed = 0
+        self._waits = False
+
+    def push(self, output: EngineOutput) -> bool:
+        require(not self.closed, "it pushes an output after its generator was closed")
+        if self._waits or not self.outputs or output.finish_reason is not None:
+            return False
+        self._pushed += 1
+        if self._pushed % self._every == 0:
+            self._waits = True
+            return False
+        self.outputs.append(output)
+        return True
+
+    def see(self, output: EngineOutput) -> None:
+        self.outputs.append(output)
+        self._waits = False
+
+
+async def pushed_outputs_are_those_that_are_yielded(probe: Probe) -> None:
+    """An engine that pushes gives the same text and tokens in their order, whichever outputs are taken, and pushes none after it is
+    closed."""
+    engine = probe.engine
+    if not isinstance(engine, PushingEngine):
+        raise NotClaimed("it pushes no outputs")
+    plain = await generate(engine, probe.request())
+    for every in (1, 2, 3):  # of which the first takes none
+        taker = _Taker(every)
+        async with aclosing(engine.generate_pushing(probe.request(), taker.push)) as stream:
+            async for output in stream:
+                taker.see(output)
+        taker.closed = True
+        done = generated(taker.outputs)
+        require(
+            (done.text, done.token_ids, done.finish) == (plain.text, plain.token_ids, plain.finish),
+            f"with pushed outputs the text is {done.text!r}, without them {plain.text!r}",
+        )
+        aborted = _Taker(every)
+        async with aclosing(engine.generate_pushing(probe.request(), aborted.push)) as stream:
+            aborted.see(await anext(stream))
+        aborted.closed = True
+        await generate(engine, probe.request(max_tokens=2))
 
 
 async def greedy_is_the_same_again(probe: Probe) -> None:

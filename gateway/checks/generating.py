@@ -61,7 +61,11 @@ class Generated(Struct, frozen=True):
 async def generate(engine: Engine, request: EngineRequest) -> Generated:
     """Run a request to its end."""
     async with aclosing(engine.generate(request)) as stream:
-        outputs = [output async for output in stream]
+        return generated([output async for output in stream])
+
+
+def generated(outputs: list[EngineOutput]) -> Generated:
+    """The generation that `outputs` are."""
     last = outputs[-1] if outputs else EngineOutput()
     return Generated(
         text="".join(map(_text, outputs)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import NoneType
 from typing import Final, cast
@@ -83,9 +83,15 @@ class ProcessEngine:
     async def check(self, request: EngineRequest) -> None:
         await self._link.connection.call("check", self._wire(request), NoneType)
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+    def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
+        return self.generate_pushing(request, lambda output: False)
+
+    async def generate_pushing(
+        self, request: EngineRequest, push: Callable[[EngineOutput], bool]
+    ) -> AsyncGenerator[EngineOutput, None]:
+        """See `PushingEngine`."""
         connection = self._link.connection
-        stream = connection.start(self._wire(request))
+        stream = connection.start(self._wire(request), push)
         try:
             while True:
                 output = await stream.take()

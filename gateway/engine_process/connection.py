@@ -51,10 +51,14 @@ class OutputStream:
     Unread outputs are bounded by the number of tokens that the request may generate.
     """
 
-    __slots__ = ("_began", "_reader", "ended", "failure", "number", "ready")
+    __slots__ = ("_began", "_push", "_reader", "ended", "failure", "number", "ready")
 
-    def __init__(self, number: int) -> None:
+    def __init__(
+        self, number: int, push: Callable[[EngineOutput], bool] = lambda output: False
+    ) -> None:
+        """`push`: see `PushingEngine`."""
         self.number = number
+        self._push = push
         self.ready: deque[EngineOutput] = deque()
         self.failure: GatewayError | None = None
         self.ended = False
@@ -63,15 +67,29 @@ class OutputStream:
         self._began = False
 
     def put(self, output: EngineOutput) -> None:
+        """Add an output, which `deliver` hands over."""
         self.ready.append(output)
         if output.finish_reason is not None:
             self.ended = True
-        self._wake()
+
+    def deliver(self) -> None:
+        """Push what is ready, as one output; or wake the reader, if there is more of it or it is not taken."""
+        if self._reader is None or self._reader.done():
+            return
+        ready = self.ready
+        if ready and self._began:
+            output = self._next()
+            if self._push(output):
+                if not ready and self.failure is None:
+                    return
+            else:
+                ready.appendleft(output)
+        self._reader.set_result(None)
 
     def fail(self, error: GatewayError) -> None:
         self.failure = error
         self.ended = True
-        self._wake()
+        self.deliver()
 
     async def take(self) -> EngineOutput:
         """All that is ready, as one output; but the first output by itself. Raises the error that ended the stream."""
@@ -84,15 +102,15 @@ class OutputStream:
                 await self._reader
             finally:
                 self._reader = None
-        output = ready.popleft()
-        if ready and self._began:
-            _join(output, ready)
+        output = self._next()
         self._began = True
         return output
 
-    def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+    def _next(self) -> EngineOutput:
+        output = self.ready.popleft()
+        if self.ready and self._began:
+            _join(output, self.ready)
+        return output
 
 
 def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
@@ -169,9 +187,9 @@ class EngineConnection(asyncio.Protocol):
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
 
-    def start(self, request: WireRequest) -> OutputStream:
-        """Begin a generation. Raises `GatewayError`."""
-        stream = OutputStream(next(self._numbers))
+    def start(self, request: WireRequest, push: Callable[[EngineOutput], bool]) -> OutputStream:
+        """Begin a generation. Raises `GatewayError`. `push`: see `PushingEngine`."""
+        stream = OutputStream(next(self._numbers), push)
         self._send(Start(stream.number, request))
         self._streams[stream.number] = stream
         return stream
@@ -236,21 +254,26 @@ class EngineConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
+        # What is read at once for a stream is handed over at once, so that a busy server handles fewer, larger outputs.
+        fed: dict[OutputStream, None] = {}
         try:
             for payload in self._reader.feed(data):
-                self._received(_decode(payload))
+                self._received(_decode(payload), fed)
         except (FrameTooLarge, msgspec.MsgspecError):
             logger.exception("the engine's process has sent what cannot be read")
             if self._transport is not None:
                 self._transport.abort()
+        for stream in fed:
+            stream.deliver()
 
-    def _received(self, message: FromEngine) -> None:
+    def _received(self, message: FromEngine, fed: dict[OutputStream, None]) -> None:
         streams = self._streams
         if type(message) is Outputs:
             for piece in message.pieces:
                 stream = streams.get(piece.stream)
                 if stream is not None:
                     stream.put(output_of(piece))
+                    fed[stream] = None
         elif type(message) is Failed:
             error = error_of(message.failure)
             if (failed := streams.get(message.number)) is not None:

@@ -23,6 +23,7 @@ from gateway.loop.generation import (
     GenerationSettings,
     refused_generation,
 )
+from gateway.loop.intake import Intake
 from gateway.loop.media import check_media
 from gateway.loop.param_paths import locate_fault
 from gateway.loop.policies import OutputFilters
@@ -237,18 +238,25 @@ class Generator:
         return None if aligner is None else aligner.push
 
     def _outputs(
-        self, generation: Generation, parser: OutputParser, context: ParserContext
+        self,
+        generation: Generation,
+        parser: OutputParser,
+        context: ParserContext,
+        push: Callable[[EngineOutput], bool] | None,
     ) -> AsyncGenerator[EngineOutput, None]:
-        """The engine's outputs, with an end of the reasoning where the budget ends; or the one of the beam search."""
+        """The engine's outputs, with an end of the reasoning where the budget ends; or the one of the beam search. Outputs that are
+        nothing but the engine's may be given to `push`."""
         model, request, rendered = self.model, generation.request, generation.rendered
         if generation.beams is not None:
             return generation.beams.outputs(model.engine, request, generation.beam)
         tokens = self._settings.thinking_budget
-        if tokens is None or not isinstance(request.prompt, TokensPrompt):
-            return model.engine.generate(request)
-        marker = end_of_reasoning(model.output_format, rendered.tail)
-        if marker is None:
-            return model.engine.generate(request)
+        marker = None
+        if tokens is not None and isinstance(request.prompt, TokensPrompt):
+            marker = end_of_reasoning(model.output_format, rendered.tail)
+        if tokens is None or marker is None:
+            if push is None or model.pushing is None:
+                return model.engine.generate(request)
+            return model.pushing.generate_pushing(request, push)
         after = msgspec.structs.replace(rendered, tail="text")
         budget = ThinkingBudget(
             tokens,
@@ -332,7 +340,7 @@ class Generator:
         observe: Callable[[EngineOutput], object] | None = first.see
         read = parser.feed
         count = PromptCount(request)
-        generated = 0
+        intake = Intake(read, write, sink)
         finish: FinishReason | None = None
         last: Sequence[Delta] = ()
         """What the output ends with, which is written together with its end."""
@@ -355,9 +363,11 @@ class Generator:
         batch: _Batch | None = None
         if together and not (one_call or watch or stops or self._settings.thinking_budget):
             batch = _Batch(read, count, joins=self.model.joins_outputs)
+        pushes = self.model.pushing is not None and not (one_call or watch or stops or batch)
+        """Whether outputs are only parsed, written and sent, so that the engine may hand them over as it receives them."""
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
-        live = LiveGeneration(clock(), first, lambda: count.output or generated)
+        live = LiveGeneration(clock(), first, lambda: count.output or intake.tokens)
         if self.stats is not None:
             self.stats.generates(live)
         try:
@@ -365,19 +375,21 @@ class Generator:
                 begun = read(EngineOutput(text=rendered.prefill))
                 if begun and (out := write(begun)):
                     await sink(out)
-            source = self._outputs(generation, parser, context)
+            source = self._outputs(generation, parser, context, intake.push if pushes else None)
             if in_text is not None or one_call:
                 source = token_by_token(
                     source,
                     self.model.engine.tokenizer,
                     skips_special=request.sampling.skip_special_tokens,
                 )
-            async with aclosing(source) as outputs:
+            async with intake, aclosing(source) as outputs:
                 async for output in outputs:
+                    if pushes:
+                        await intake.settle()
                     if held_back is not None and output.finish_reason not in ("error", "abort"):
-                        sink = await held_back.release()
+                        intake.sink = sink = await held_back.release()
                         held_back = None
-                    generated += len(output.token_ids)
+                    intake.tokens += len(output.token_ids)
                     if observe is not None and observe(output):
                         observe = watch
                     finish = output.finish_reason
@@ -393,7 +405,7 @@ class Generator:
                     if one_call and (kept := up_to_first_call(deltas)) is not None:
                         deltas, finish, whole = kept, "stop", True
                     if stops is not None:
-                        searching = generated >= (sampling.min_tokens or 0)
+                        searching = intake.tokens >= (sampling.min_tokens or 0)
                         deltas = stops.read(deltas, searching=searching)
                         if stops.ended is not None:
                             finish, whole = stops.ended, True
@@ -403,6 +415,8 @@ class Generator:
                         break
                     if (out := write(deltas)) and (taken := sink(out)) is not ACCEPTED:
                         await taken
+                    elif pushes and observe is None:
+                        intake.is_open = True
             if finish is None:
                 raise EngineError("The engine ended its output without a finish reason.")
             if finish in ("error", "abort"):
@@ -439,7 +453,7 @@ class Generator:
         finally:
             if batch is not None and batch.outputs:  # it was cancelled
                 write(batch.parsed())
-            tokens = self.tokens
+            tokens, generated = self.tokens, intake.tokens
             if output is not None and (generated or output.finish_reason not in ("error", "abort")):
                 self.began = True
             if self.counts_prompt:

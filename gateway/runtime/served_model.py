@@ -18,6 +18,7 @@ from gateway.protocols import (
     ModelInfo,
     OutputFormat,
     PromptRenderer,
+    PushingEngine,
     Sampling,
     ScoringEngine,
 )
@@ -62,6 +63,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     """Whether the output format may give citations; see `gateway.protocols.CitingFormat`."""
     joins_outputs: bool = False
     """Whether the outputs of an answer may be parsed as one; see `gateway.protocols.JoiningFormat`."""
+    pushing: PushingEngine | None = None
+    """The engine, if it can hand over outputs as it receives them."""
     why: str = ""
     """Why this engine, renderer and format were chosen. For display."""
     sampling: Sampling = Sampling()

@@ -23,6 +23,7 @@ from gateway.protocols import (
     FormatAwareEngine,
     JoiningFormat,
     LateRefusingEngine,
+    PushingEngine,
 )
 from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
 from gateway.runtime.model_slot import ModelSlot
@@ -147,6 +148,7 @@ def _served(opened: OpenedModel, slot: ModelSlot, schemas: SchemaLimits) -> Serv
         created=int(time.time()),
         why=opened.why,
         late=opened.engine if isinstance(opened.engine, LateRefusingEngine) else None,
+        pushing=opened.engine if isinstance(opened.engine, PushingEngine) else None,
         media_kinds=kinds,
         cites=isinstance(opened.output_format, CitingFormat) and opened.output_format.cites,
         joins_outputs=(

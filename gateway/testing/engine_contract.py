@@ -102,6 +102,9 @@ class EngineContract(ClosingContract, ProbedEngine):
     async def test_a_greedy_request_gives_the_same_again(self, engine: Engine) -> None:
         await self.holds(engine, running.greedy_is_the_same_again)
 
+    async def test_pushed_outputs_are_those_that_are_yielded(self, engine: Engine) -> None:
+        await self.holds(engine, running.pushed_outputs_are_those_that_are_yielded)
+
     async def test_a_seed_makes_sampling_repeatable(self, engine: Engine) -> None:
         await self.holds(engine, running.a_seed_makes_sampling_repeatable)
 

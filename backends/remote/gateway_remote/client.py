@@ -64,10 +64,15 @@ class StreamedReply:
         """Start stall detection. It is off before the first token, when the request may be queued."""
         self._watch.add(self)
 
-    def arrival(self) -> asyncio.Future[None]:
-        """A future that completes when `take` returns something other than an empty result. It is awaited at once."""
+    def arrival(self, arrived: Callable[[], bool] | None = None) -> asyncio.Future[None]:
+        """A future that completes when `take` returns something other than an empty result. It is awaited at once. `arrived`: see
+        `ReplicaConnection.changed`."""
+        self.wait_anew()
+        return self._connection.changed(arrived)
+
+    def wait_anew(self) -> None:
+        """Begin a new wait for data."""
         self._since = self._watch.now
-        return self._connection.changed()
 
     def stall(self) -> None:
         """End the stream because it stalled; a waiting `read` raises."""
@@ -88,6 +93,7 @@ class StreamedReply:
         """Release the connection. It is kept if the response is complete, otherwise closed, which aborts the
         request."""
         self._watch.remove(self)
+        self._connection.arrived = None
         done, self._done = self._done, None
         if done is not None:
             done(self._connection)

@@ -106,7 +106,13 @@ class ReplicaEngine:
 
     def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         """Generate for `request`; see `Dispatcher.generate`."""
-        return self._dispatcher.generate(request)
+        return self._dispatcher.generate(request, lambda output: False)
+
+    def generate_pushing(
+        self, request: EngineRequest, push: Callable[[EngineOutput], bool]
+    ) -> AsyncGenerator[EngineOutput, None]:
+        """See `PushingEngine`."""
+        return self._dispatcher.generate(request, push)
 
 
 class NoGeneration:

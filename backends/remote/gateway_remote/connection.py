@@ -6,6 +6,7 @@ Optimised for streams of small pieces, where the layers of a general client domi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import httptools
@@ -33,6 +34,8 @@ class ReplicaConnection(asyncio.Protocol):
         self._without_body = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
+        self.arrived: Callable[[], bool] | None = None
+        """See `changed`."""
         self._headed = False
         self._framed = False
         self._error: ReplicaFailure | None = None
@@ -103,8 +106,10 @@ class ReplicaConnection(asyncio.Protocol):
         """Whether a reader waits for what has not come yet."""
         return self._waiter is not None and not self._waiter.done()
 
-    def changed(self) -> asyncio.Future[None]:
-        """A future that completes when data or the end arrives. Only one reader may wait."""
+    def changed(self, arrived: Callable[[], bool] | None = None) -> asyncio.Future[None]:
+        """A future that completes when data or the end arrives. Only one reader may wait. `arrived` is called first when data
+        arrives, and if it returns True, the reader still waits."""
+        self.arrived = arrived
         self._waiter = self._loop.create_future()
         return self._waiter
 
@@ -147,6 +152,8 @@ class ReplicaConnection(asyncio.Protocol):
                 return
         waiter = self._waiter
         if waiter is not None and not waiter.done():
+            if self.arrived is not None and self.arrived():
+                return
             waiter.set_result(None)
 
     def eof_received(self) -> bool:

@@ -94,6 +94,45 @@ class _StartedStream(Struct, frozen=True, eq=False):
     output: EngineOutput
 
 
+class _PushedOutputs:
+    """Outputs of a reply, which are pushed as they arrive while the generator waits for the next."""
+
+    __slots__ = ("_failure", "_poll", "_push", "_refused", "_reply")
+
+    def __init__(self, stream: ReplyStream, push: Callable[[EngineOutput], bool]) -> None:
+        self._reply = stream.reply
+        self._poll = stream.poll
+        self._push = push
+        self._refused: EngineOutput | None = None
+        self._failure: Exception | None = None
+
+    def arrived(self) -> bool:
+        """Push what has arrived. Returns whether all of it was taken."""
+        try:
+            while (output := self._poll()) is not None:
+                if not self._push(output):
+                    self._refused = output
+                    return False
+        except Exception as error:
+            self._failure = error
+            return False
+        self._reply.wait_anew()
+        return True
+
+    async def wait(self) -> EngineOutput:
+        """Wait for the next output that is not taken, when there is none yet. Raises what `ReplyStream.poll` raises."""
+        output: EngineOutput | None = None
+        while output is None:
+            await self._reply.arrival(self.arrived)
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            output, self._refused = self._refused, None
+            if output is None:
+                output = self._poll()
+        return output
+
+
 class Dispatcher:
     """Runs requests on the replicas of a pool.
 
@@ -117,8 +156,10 @@ class Dispatcher:
         self.retries = 0
         self.hedges = 0
 
-    async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """Generate for `request`. Another replica may take over before the first token, none after it.
+    async def generate(
+        self, request: EngineRequest, push: Callable[[EngineOutput], bool]
+    ) -> AsyncGenerator[EngineOutput, None]:
+        """Generate for `request`. `push`: see `PushingEngine`. Another replica may take over before the first token, none after it.
 
         Closing the generator closes the connection, which aborts the request on the server.
         """
@@ -136,12 +177,10 @@ class Dispatcher:
         reply = stream.reply
         reply.watch()
         try:
-            poll, arrival = stream.poll, reply.arrival
+            poll, pushed = stream.poll, _PushedOutputs(stream, push)
             while output.finish_reason is None:
                 yield output
-                while (following := poll()) is None:
-                    await arrival()
-                output = following
+                output = poll() or await pushed.wait()
             outcome = "served"
             self._count(lease.replica, stream, output, call)
             yield output

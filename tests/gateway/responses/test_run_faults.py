@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,13 +20,16 @@ import gateway_memory
 import gateway_parsers
 from gateway import hookimpl
 from gateway.config import Config, ModelConfig
+from gateway.engine_process.connection import OutputStream
 from gateway.errors import (
     EngineError,
     EngineUnavailable,
+    GatewayError,
     InvalidRequest,
     RateLimited,
     ServerShuttingDown,
 )
+from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
 from gateway.responses.plan import make_plan
@@ -122,6 +126,44 @@ async def open_late(config: NoConfig, context: Any) -> AsyncIterator[LateEngine]
     yield LateEngine(name=context.name, tokenizer=ScriptedTokenizer())
 
 
+class PushingEngine(FaultyEngine):
+    """The same, and pushes what it says, in its generator or in callbacks of a task."""
+
+    in_callbacks = False
+
+    async def generate_pushing(
+        self, request: EngineRequest, push: Callable[[EngineOutput], bool]
+    ) -> AsyncGenerator[EngineOutput, None]:
+        if self.in_callbacks:
+            stream = OutputStream(1, push)
+            feeding = asyncio.create_task(self._feed(stream, request))
+            try:
+                while (output := await stream.take()).finish_reason is None:
+                    yield output
+                yield output
+            finally:
+                feeding.cancel()
+            return
+        async with aclosing(self.generate(request)) as outputs:
+            async for output in outputs:
+                if not push(output):
+                    yield output
+
+    async def _feed(self, stream: OutputStream, request: EngineRequest) -> None:
+        try:
+            async for output in self.generate(request):
+                stream.put(output)
+                stream.deliver()
+            stream.fail(EngineError("no finish reason"))
+        except Exception as error:
+            stream.fail(cast("GatewayError", error))
+
+
+@asynccontextmanager
+async def open_pushing(config: NoConfig, context: Any) -> AsyncIterator[PushingEngine]:
+    yield PushingEngine(name=context.name, tokenizer=ScriptedTokenizer())
+
+
 class Plugin:
     """The engines, and a tool that behaves as the plan says."""
 
@@ -132,6 +174,7 @@ class Plugin:
     def gateway_register_engines(self, register: Any) -> None:
         register("faulty", open_faulty)
         register("late", open_late)
+        register("pushing", open_pushing)
 
     @hookimpl
     def gateway_register_tools(self, register: Any) -> None:
@@ -150,9 +193,16 @@ class Plugin:
 
 
 async def play(
-    plan: Plan, *, background: bool, engine_name: str = "faulty", framed: bool = False
+    plan: Plan,
+    *,
+    background: bool,
+    engine_name: str = "faulty",
+    framed: bool = False,
+    accepts: Callable[[], bool] = lambda: False,
+    in_callbacks: bool = False,
 ) -> tuple[list[Event], dict[str, Any] | None, int]:
-    """Run one response; its events, what the store has of it, and how many runs are left."""
+    """Run one response; its events, what the store has of it, and how many runs are left. `accepts`: whether the sink takes the
+    next part at once."""
     config = Config(
         models={"m": ModelConfig(engine=engine_name, renderer="chat_template", parser="qwen3")},
         tools={"probe": {}},
@@ -175,15 +225,26 @@ async def play(
         run = ResponseRun(await make_plan(request, services, size=1), services)
         await run.prepare()
         engine: Any = services.models["m"].engine
-        engine.plan, engine.run = plan, run
+        engine.plan, engine.run, engine.in_callbacks = plan, run, in_callbacks
         assert services.store is not None
         if background:
             run.response.status = "queued"
             await services.store.put(run.record())
 
-        async def sink(batch: Ready) -> None:
-            events.extend(parse_sse(batch + SSE_DONE) if isinstance(batch, bytes) else batch)
+        def take(batch: Ready) -> None:
+            parts: Any = parse_sse(batch + SSE_DONE) if isinstance(batch, bytes) else batch
+            events.extend(parts)
+
+        async def take_late(batch: Ready) -> None:
             await asyncio.sleep(0)
+            take(batch)
+            await asyncio.sleep(0)
+
+        def sink(batch: Ready) -> Awaitable[None]:
+            if not accepts():
+                return take_late(batch)
+            take(batch)
+            return ACCEPTED
 
         engine.task = asyncio.ensure_future(run.run_framed(sink) if framed else run.run(sink))
         await asyncio.gather(engine.task, return_exceptions=True)
@@ -251,3 +312,41 @@ def test_nothing_is_held_back_of_background_runs(plan: Plan) -> None:
     direct, _, _ = asyncio.run(play(plan, background=True, framed=True))
     held, _, _ = asyncio.run(play(plan, background=True, framed=True, engine_name="late"))
     assert without_ids(held) == without_ids(direct)
+
+
+def chances(seed: int) -> Callable[[], bool]:
+    """A sink that accepts two parts of three, in an order that depends on `seed`."""
+    random_ = random.Random(seed)
+    return lambda: random_.random() < 2 / 3
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(PLANS, st.integers(0, 99))
+def test_pushed_outputs_become_the_events_of_those_that_are_yielded(plan: Plan, seed: int) -> None:
+    yielded, _, _ = asyncio.run(play(plan, background=False, framed=True))
+    pushed, stored, left = asyncio.run(
+        play(plan, background=False, framed=True, engine_name="pushing", accepts=chances(seed))
+    )
+    assert left == 0
+    assert stored is not None
+    if plan.fault not in ("cancel", "stop", "leave"):  # which come when they come
+        assert without_ids(pushed) == without_ids(yielded)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(PLANS, st.integers(0, 99))
+def test_a_run_whose_outputs_are_pushed_is_stored_as_it_was_told(plan: Plan, seed: int) -> None:
+    events, stored, left = asyncio.run(
+        play(
+            plan,
+            background=False,
+            framed=True,
+            engine_name="pushing",
+            accepts=chances(seed),
+            in_callbacks=True,
+        )
+    )
+    assert left == 0
+    assert stored is not None
+    if plan.fault != "leave":  # nobody was there to be told
+        assert fold([json.loads(encode(event)) for event in events]) == stored

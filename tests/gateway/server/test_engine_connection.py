@@ -71,6 +71,7 @@ class Wire:
             if isinstance(message, Outputs):
                 for piece in message.pieces:
                     self._streams[piece.stream].put(output_of(piece))
+                    self._streams[piece.stream].deliver()
             elif isinstance(message, Failed):
                 self._streams[message.number].fail(error_of(message.failure))
 
