@@ -14,7 +14,7 @@ class FilesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     path: str = ""
     """The folder of the files; relative to the working directory. Server processes may share it. Empty: a temporary
-    folder of this process, deleted when it ends."""
+    folder of this process, deleted when it ends; several workers need a path, or each finds only its own files."""
     max_file_bytes: Positive = 67_108_864
     """Maximum size of a file in bytes."""
     max_total_bytes: Positive = 10_737_418_240
