@@ -19,7 +19,7 @@ from gateway.sdk import (
 from gateway.sdk.engines import EmbeddingOnly, checked_tokens, shortened, vector_of_json
 from gateway_llamacpp.chunks import ErrorReply
 from gateway_llamacpp.config import LlamaCppConfig
-from gateway_llamacpp.pooled import PooledEngine
+from gateway_llamacpp.pooled import PooledEngine, ask
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
 from gateway_llamacpp.vocabulary import Vocabulary
 from gateway_llamacpp.worker import NativeServer, translated
@@ -32,9 +32,6 @@ class _Vector(msgspec.Struct):
 class _Reply(msgspec.Struct):
     data: list[_Vector] = []
     error: ErrorReply | None = None
-
-
-_decode = msgspec.json.Decoder(_Reply).decode
 
 
 class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
@@ -62,11 +59,9 @@ class LlamaCppEmbedder(EmbeddingOnly, PooledEngine):
         """Return all vectors. Each input waits for a slot, by priority (lowest first), then in order of arrival."""
         self._alive()
         inputs = [self._checked(request, index) for index in range(len(request.inputs))]
-        replies = await self._run_all([partial(_embedded, ids) for ids in inputs], request.priority)
+        vectors = await self._run_all([partial(_embedded, ids) for ids in inputs], request.priority)
         return EmbeddingResult(
-            vectors=[
-                shortened(vector_of_json(_vector(reply)), request.dimensions) for reply in replies
-            ],
+            vectors=[shortened(vector_of_json(vector), request.dimensions) for vector in vectors],
             prompt_tokens=sum(map(len, inputs)),
         )
 
@@ -86,30 +81,15 @@ def dimensions_of(server: NativeServer) -> int:
 
     Raises `GatewayError` for a model that makes no vectors.
     """
-    return len(
-        vector_of_json(_vector(_call(server, b'{"input":[[0]],"encoding_format":"base64"}')))
-    )
+    return len(vector_of_json(_embedded([0], server)))
 
 
-def _embedded(ids: list[int], server: NativeServer) -> bytes:
-    return _call(server, msgspec.json.encode({"input": [ids], "encoding_format": "base64"}))
-
-
-def _call(server: NativeServer, body: bytes) -> bytes:
-    try:
-        reply: str | bytes = server.handle_embeddings(body)
-    except Exception as error:  # any exception of the native side must reach the reader
-        raise EngineError(f"llama.cpp failed: {error}") from error
-    return reply.encode() if isinstance(reply, str) else reply
-
-
-def _vector(reply: bytes) -> str:
-    try:
-        read = _decode(reply)
-    except msgspec.DecodeError as error:
-        raise EngineError(f"llama.cpp's answer could not be read: {error}") from error
-    if read.error is not None:
-        raise translated(read.error)
-    if len(read.data) != 1:
+def _embedded(ids: list[int], server: NativeServer) -> str:
+    """The vector of one input, in base64. Runs in a thread."""
+    body = msgspec.json.encode({"input": [ids], "encoding_format": "base64"})
+    reply = ask(server.handle_embeddings, body, _Reply)
+    if reply.error is not None:
+        raise translated(reply.error)
+    if len(reply.data) != 1:
         raise EngineError("llama.cpp gave no vector.")
-    return read.data[0].embedding
+    return reply.data[0].embedding

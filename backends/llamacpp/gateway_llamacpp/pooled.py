@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from gateway.sdk import EngineUnavailable, ModelInfo
+import msgspec
+
+from gateway.sdk import EngineError, EngineUnavailable, ModelInfo
 from gateway_llamacpp.config import LlamaCppConfig
 from gateway_llamacpp.slots import Slots
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -99,6 +101,18 @@ class PooledEngine:
         if self._server is None:
             raise _shutting_down()
         return self._server
+
+
+def ask(call: Callable[[bytes], str | bytes], body: bytes, kind: type[T]) -> T:
+    """The decoded answer of llama.cpp to `body`. Blocks until it is made. Raises `EngineError`."""
+    try:
+        answer = call(body)
+    except Exception as error:  # any exception of the native side must reach the reader
+        raise EngineError(f"llama.cpp failed: {error}") from error
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError as error:
+        raise EngineError(f"llama.cpp's answer could not be read: {error}") from error
 
 
 def _shutting_down() -> EngineUnavailable:

@@ -17,7 +17,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.engines import ScoringOnly
 from gateway_llamacpp.chunks import ErrorReply
-from gateway_llamacpp.pooled import PooledEngine
+from gateway_llamacpp.pooled import PooledEngine, ask
 from gateway_llamacpp.worker import NativeServer, translated
 
 _TOO_LONG = "too large to process"
@@ -36,9 +36,6 @@ class _Reply(msgspec.Struct):
     results: list[_Result] = []
     usage: _Usage = _Usage()
     error: ErrorReply | None = None
-
-
-_decode = msgspec.json.Decoder(_Reply).decode
 
 
 class LlamaCppReranker(ScoringOnly, PooledEngine):
@@ -103,14 +100,7 @@ def score_pair(server: NativeServer, pair: TextPair) -> _Reply:
     """The score of one pair of texts. Raises `GatewayError`."""
     query, document = pair
     body = msgspec.json.encode({"query": query, "documents": [document]})
-    try:
-        said = server.handle_rerank(body)
-    except Exception as error:  # any exception of the native side must reach the reader
-        raise EngineError(f"llama.cpp failed: {error}") from error
-    try:
-        reply = _decode(said)
-    except msgspec.DecodeError as error:
-        raise EngineError(f"llama.cpp's answer could not be read: {error}") from error
+    reply = ask(server.handle_rerank, body, _Reply)
     if reply.error is not None:
         if _TOO_LONG in reply.error.message:
             raise InvalidRequest(reply.error.message, code="context_length_exceeded")
