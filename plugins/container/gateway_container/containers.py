@@ -198,12 +198,17 @@ class Containers:
         pause = min(_LOOK_SECONDS, max(0.1, keep / 4)) if keep else _LOOK_SECONDS
         while True:
             await asyncio.sleep(pause)
-            here = list(self._here.values())
-            for container in here:
-                if container.users == 0 and self._expired(container):
-                    await self.end(container)
-            with suppress(StoreUnavailable, OSError):  # retried in the next round
+            try:
+                here = list(self._here.values())
+                for container in here:
+                    if container.users == 0 and self._expired(container):
+                        await self.end(container)
                 await self._look(here)
+            except (StoreUnavailable, OSError) as error:
+                logger.debug("containers are looked at again in the next round: %s", error)
+            except Exception:
+                # Without this task no idle container would be ended any more.
+                logger.exception("looking at the containers failed; it continues")
 
     async def _look(self, here: list[Container]) -> None:
         used = [each.id for each in here if each.users and each.settings is None]

@@ -130,6 +130,9 @@ class Indexer:
                     continue
             except StoreUnavailable as error:
                 logger.warning("file_search: %s", error.message)
+            except Exception:
+                # Without this task no file would be read any more.
+                logger.exception("file_search: looking for files to read failed; it continues")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await self._woken.wait()
@@ -140,6 +143,10 @@ class Indexer:
                 await self._database.write(stores.empty_expired)
             except StoreUnavailable as error:
                 logger.warning("file_search: %s", error.message)
+            except Exception:
+                logger.exception(
+                    "file_search: expired stores could not be emptied; it is tried again"
+                )
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _find_space(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import sqlite3
 import sys
@@ -27,6 +28,7 @@ from gateway_container.mirror import Mirror
 from gateway_container.sandbox.budget import open_budget
 from gateway_container.sandbox.isolation import Isolation, Launch
 from gateway_container.sandbox.process import Sandbox, SandboxEnded, start_sandbox
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -302,4 +304,27 @@ async def test_a_sandbox_whose_start_could_not_be_recorded_has_its_files(
         finally:
             await containers.end(container)
             await containers.end_all()
+            database.close()
+
+
+async def test_idle_containers_are_looked_for_after_an_error_that_nobody_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def failing(containers: Containers, here: Any) -> None:
+        nonlocal looks
+        looks += 1
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(Containers, "_look", failing)
+    database, config = ContainerDatabase(tmp_path), ContainersConfig(keep_running=0.1)
+    with open_budget(4 * config.max_memory_bytes, MIB) as budget:
+        containers = Containers(config, Lying(), database, tmp_path, budget)
+        watching = asyncio.create_task(containers.watch())
+        try:
+            await wait_until_async(lambda: looks > 1, "it is looked again")
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
             database.close()

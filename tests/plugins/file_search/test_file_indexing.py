@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
 from gateway_file_search.server import FileSearchServer
 from gateway_files.config import FilesConfig
 from gateway_files.files import open_files
+from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +171,30 @@ async def test_a_file_that_goes_while_it_is_read_leaves_nothing(tmp_path: Path, 
         )
         assert left == 0, table
     database.close()
+
+
+async def test_files_are_read_after_an_error_that_nobody_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks that read go on: otherwise all later files would be `in_progress` until the next start."""
+    claim, left = Indexer._claim, FileSearchConfig().indexing
+
+    def failing(indexer: Indexer, connection: sqlite3.Connection) -> Any:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise ValueError("a mistake")
+        return claim(indexer, connection)
+
+    monkeypatch.setattr(Indexer, "_claim", failing)
+    async with opened(tmp_path) as library:
+        store_id, _ = await filled(library.database, library.files, library.config, b"one")
+
+        async def is_done() -> bool:
+            library.indexer.wake()
+            return (await store_of(library, store_id)).status == "completed"
+
+        await wait_until_async(is_done, "the file is read")
 
 
 async def test_what_has_expired_is_gone(tmp_path: Path) -> None:
