@@ -15,6 +15,8 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TypeAlias
 
+from prometheus_client.multiprocess import mark_process_dead
+
 from gateway.config import Config
 from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource, reloaded
@@ -160,6 +162,8 @@ class _Supervisor:
                 self._reload()
             for process in [p for p in self._workers if not p.is_alive()]:
                 lived = time.monotonic() - self._workers.pop(process).at
+                # Or what it ran when it was killed would be shown as running.
+                mark_process_dead(process.pid)  # type: ignore[no-untyped-call]  # the library has no types
                 if self._stopping or failed:
                     continue
                 if process.exitcode == 2 or lived < RESTART_SECONDS:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.conftest import running_requests
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -116,6 +117,8 @@ def test_a_killed_worker_takes_its_own_streams_with_it_and_frees_their_slots(ser
         stream.wait()
     for stream in streams:
         assert stream.broken != ("response.completed" in stream.text)
+    with server.http() as http:
+        wait_until(lambda: running_requests(http, "m") == 0, "nothing is shown as running")
     again = [Stream(server) for _ in range(4)]
     for stream in again:
         stream.wait()

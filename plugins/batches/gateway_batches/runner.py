@@ -75,6 +75,8 @@ class Runner:
         self._renewed = 0.0
         self._wall = self._ahead()
         """By how much the wall clock, of which leases are, was ahead of the loop's."""
+        self._claims_from = 0.0
+        """Time of the loop before which no batch is leased: the clock was set, and other processes renew their leases first."""
         self._swept = 0.0
 
     def use(self, services: GatewayServices) -> None:
@@ -119,16 +121,18 @@ class Runner:
         loop = asyncio.get_running_loop()
         lease = self._config.lease_seconds
         await self._release_left()
+        was_ahead, self._wall = self._wall, self._ahead()
+        # After a suspension, or where the clock was set, leases seem to have expired: what runs would be run anew.
+        was_set = abs(self._wall - was_ahead) > _SET_SECONDS
+        if was_set:
+            self._claims_from = loop.time() + lease
         if self._runs:
             await self._check()
-            was_ahead, self._wall = self._wall, self._ahead()
-            # After a suspension, or where the clock was set, leases have expired: without this, its own batches would be run anew.
-            was_set = abs(self._wall - was_ahead) > _SET_SECONDS
             if was_set or loop.time() >= self._renewed + lease / 3:
                 held = [run.job for run in self._runs.values()]
                 await self._database.write(lambda c: batches.renew(c, held, seconds=lease))
                 self._renewed = loop.time()
-        while (job := await self._claim()) is not None:
+        while loop.time() >= self._claims_from and (job := await self._claim()) is not None:
             self._start(job, calls)
         if loop.time() >= self._swept + _SWEEP_SECONDS:
             keep = self._config.keep_days * _DAY

@@ -216,6 +216,30 @@ async def test_what_a_process_runs_is_not_run_anew_when_its_machine_was_suspende
     task.cancel()
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("seconds", [3600, -3600])
+async def test_other_processes_renew_their_leases_before_a_batch_is_taken_where_the_clock_was_set(
+    database: BatchDatabase, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    made(database)
+    job = claimed(database, seconds=60)
+    runner = Runner(database, cast("UploadedFiles", None), BatchesConfig())
+    started: list[batches.BatchJob] = []
+    monkeypatch.setattr(runner, "_start", lambda job, calls: started.append(job))
+    known = time.time
+    monkeypatch.setattr(time, "time", lambda: known() + seconds)
+    await runner._look(cast("LineCalls", None))
+    assert not started
+    database.now(lambda c: batches.renew(c, [job], seconds=60))  # its owner looks
+    runner._claims_from = 0.0  # the time of a lease has passed
+    await runner._look(cast("LineCalls", None))
+    assert not started
+    database.now(lambda c: batches.renew(c, [job], seconds=0))
+    await runner._look(cast("LineCalls", None))
+    assert [each.id for each in started] == [job.id]
+
+
 def test_owners_with_fewer_running_batches_come_first(database: BatchDatabase) -> None:
     delegation = Delegation(principal=None)
     for owner in ("ada", "ada", "ada", "bob"):
