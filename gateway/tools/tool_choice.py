@@ -12,6 +12,7 @@ from gateway.protocols import NamedTool, ToolChoice, ToolDefinition
 from gateway.tools.client_run import CLIENT_TOOLS
 from gateway.tools.roles import CallRole
 from gateway.wire import tools as wire
+from gateway.wire.field_errors import MAX_TOOLS, check_length
 
 
 class KnownTools(Struct, frozen=True, kw_only=True):
@@ -135,6 +136,7 @@ def _chosen(choice: Any, known: KnownTools) -> list[str]:
 
 
 def _allowed(choice: wire.AllowedToolsChoice, known: KnownTools) -> set[str]:
+    check_length(choice.tools, ("tool_choice", "tools"), MAX_TOOLS)
     names: set[str] = set()
     for index, entry in enumerate(choice.tools):
         param = ("tool_choice", "tools", index)
