@@ -46,9 +46,15 @@ _ARGUMENT: Final = re.compile(
 _OPTION: Final = re.compile(rf"(?i)--?[a-z0-9_-]{{0,60}}{_WORD}\Z")
 """An option whose value is the next argument."""
 
+_PLACE: Final = re.compile(r"[\w.:/-]+")
+"""A host with a port, or a path."""
+
 
 def without_credentials(url: str) -> str:
-    """The URL without user, password and options, for messages."""
+    """The URL without user, password and options, for messages. Of text that is no URL, only what can be a host or a path is shown."""
+    if "://" not in url:
+        shown = url.rpartition("@")[2].partition("?")[0]
+        return shown if _PLACE.fullmatch(shown) else "the configured URL"
     try:
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -21,7 +21,7 @@ def part_resolver(model: ServedModel, services: Services, owner: str | None) -> 
     media = files = None
     if model.media_kinds and services.media is not None:
         media = services.media.resolver(owner, model.media_kinds)
-    if "files" not in capabilities and services.documents is not None:
+    if "files" not in capabilities:
         by_tokens = "tokens" in capabilities
         files = FileResolver(
             services.documents,

@@ -12,8 +12,15 @@ from gateway.assembly.items import ItemAssembler
 from gateway.errors import GatewayError
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
-from gateway.loop.writers import CallProgressWriter, OutT, Sink, TurnWriter
-from gateway.protocols import ToolChoice, Turn
+from gateway.loop.writers import (
+    CallProgressWriter,
+    GenerationWriter,
+    OutT,
+    Sink,
+    TurnWriter,
+    WriterWithoutCalls,
+)
+from gateway.protocols import NamedTool, ToolChoice, Turn
 from gateway.tools.calls import ToolCalls
 from gateway.wire.items import Item
 
@@ -61,7 +68,7 @@ class TurnLoop(Generic[OutT]):
         turns = 0
         while True:
             turns += 1
-            last = await generator.run(generation, writer, sink)
+            last = await generator.run(generation, self._generation_writer(), sink)
             if items.limit is not None or not items.pending_calls:
                 return last
             if last:
@@ -87,17 +94,29 @@ class TurnLoop(Generic[OutT]):
         await self._generator.accept(generation)
         return generation
 
+    def _generation_writer(self) -> GenerationWriter[OutT]:
+        """The writer of the next generation: further calls of the gateway's tools are ignored, as OpenAI does."""
+        if self._calls.limit_reached:
+            return WriterWithoutCalls(self._writer, self._calls.runs)
+        return self._writer
+
     def _context(self, first: Turn) -> Sequence[Item]:
         """The items of the next turn."""
         return [*first.items, *self._items.finished_items]
 
     def _next_turn(self, first: Turn, choice: ToolChoice) -> Turn:
+        runs = self._calls.runs
+        if self._calls.limit_reached:  # it is of the gateway's tools alone
+            if all(runs(tool.name) for tool in first.tools):
+                choice = "none"
+            elif isinstance(choice, NamedTool) and runs(choice.name):
+                choice = "auto"
         return msgspec.structs.replace(
             first,
             items=self._context(first),
             results={**first.results, **self._items.results},
             # A forced choice applies to the first call only; otherwise it would force calls endlessly.
-            tool_choice="none" if self._calls.limit_reached else choice,
+            tool_choice=choice,
             # The continued message is now complete.
             continue_final_message=False,
             add_generation_prompt=True,

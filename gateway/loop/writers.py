@@ -29,26 +29,32 @@ class GenerationWriter(Protocol[OutT_co]):
 
 
 class WriterWithoutCalls(Generic[OutT]):
-    """Writes the output of a generation without its tool calls: of a model that calls tools although it may not."""
+    """Writes the output of a generation without tool calls that the model may not make. The block before one ends there."""
 
-    def __init__(self, writer: GenerationWriter[OutT]) -> None:
+    def __init__(
+        self, writer: GenerationWriter[OutT], drops: Callable[[str], bool] = lambda name: True
+    ) -> None:
+        """`drops`: whether calls of a name are dropped; by default all are."""
         self._writer = writer
+        self._drops = drops
+        self._dropping = False
+        """Whether the open call is dropped."""
 
     def feed(self, deltas: Sequence[Delta]) -> OutT:
-        return self._writer.feed(_without_calls(deltas))
+        return self._writer.feed(self._kept(deltas))
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT:
-        return self._writer.end(_without_calls(held), reason)
+        return self._writer.end(self._kept(held), reason)
 
-
-def _without_calls(deltas: Sequence[Delta]) -> list[Delta]:
-    """`deltas`, with the end of a block in place of each call."""
-    within = CallArgumentsDelta | CallEnded
-    return [
-        BlockEnded() if isinstance(delta, CallStarted) else delta
-        for delta in deltas
-        if not isinstance(delta, within)
-    ]
+    def _kept(self, deltas: Sequence[Delta]) -> list[Delta]:
+        kept: list[Delta] = []
+        for delta in deltas:
+            if isinstance(delta, CallStarted):
+                self._dropping = self._drops(delta.name)
+                kept.append(BlockEnded() if self._dropping else delta)
+            elif not (self._dropping and isinstance(delta, CallArgumentsDelta | CallEnded)):
+                kept.append(delta)
+        return kept
 
 
 class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):

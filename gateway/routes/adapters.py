@@ -19,6 +19,7 @@ from gateway.routes.state import HttpRequest, services_to_change
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.services import Services
 from gateway.wire.decoding import convert, decode_object
+from gateway.wire.large_bodies import decode_body
 
 logger = logging.getLogger("gateway.routes.adapters")
 
@@ -43,7 +44,9 @@ class UnloadAdapter(Struct):
 async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Load a LoRA adapter and serve it as a model, for administrators."""
     services = services_to_change(request)
-    asked = convert(decode_object(await read_body(request, services)), LoadAdapter)
+    asked = convert(
+        await decode_body(await read_body(request, services), decode_object), LoadAdapter
+    )
     name = asked.lora_name
     if not name.isprintable():
         raise InvalidRequest("The name of an adapter is printable text.", param="lora_name")
@@ -70,7 +73,9 @@ async def load_lora_adapter(request: HttpRequest) -> ASGIApp:
 async def unload_lora_adapter(request: HttpRequest) -> ASGIApp:
     """Stop serving a LoRA adapter, for administrators. Running requests are not affected."""
     services = services_to_change(request)
-    asked = convert(decode_object(await read_body(request, services)), UnloadAdapter)
+    asked = convert(
+        await decode_body(await read_body(request, services), decode_object), UnloadAdapter
+    )
     name = asked.lora_name
     async with loaded(request, name), services.slots.changing_adapters:
         model = services.models.get(name)

@@ -63,7 +63,7 @@ async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[
 async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Replace a conversation's metadata."""
     body = await read_body(request, services_of(request))
-    decoded = decode_conversation_request(body, require="metadata")
+    decoded = await decode_body(body, partial(decode_conversation_request, require="metadata"))
     # Last: one that is deleted while its client sends the body must not come back.
     conversation = await _conversation(request, conversation_id)
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})

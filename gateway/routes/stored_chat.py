@@ -14,6 +14,7 @@ from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import page_query
 from gateway.routes.state import HttpRequest, owner_of, services_of, store_of
+from gateway.wire.large_bodies import decode_body
 from gateway.wire.listing import Deleted, Listing, listing
 from gateway.wire.request import decode_metadata
 from gateway.wire.stored_chat import (
@@ -59,7 +60,7 @@ async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath
 @post("/v1/chat/completions/{completion_id:str}", status_code=200)
 async def update_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Replace a stored completion's metadata."""
-    metadata = decode_update(await read_body(request, services_of(request)))
+    metadata = await decode_body(await read_body(request, services_of(request)), decode_update)
     record = await store_of(request).update_completion(
         completion_id, metadata, owner=owner_of(request)
     )

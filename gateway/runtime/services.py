@@ -38,7 +38,7 @@ from gateway.runtime.limiter import Limiter
 from gateway.runtime.model_lookup import ModelLookup
 from gateway.runtime.model_slots import ModelSlots
 from gateway.runtime.queue_history import QueueHistory
-from gateway.runtime.routing import Routes, Routing
+from gateway.runtime.routing import Routing
 from gateway.runtime.run_history import RunHistory
 from gateway.runtime.sealing import Sealer
 from gateway.runtime.served_model import ServedModel
@@ -137,7 +137,7 @@ class Services:
         config: Config,
         slots: ModelSlots,
         store: ResponseStore | None,
-        tool_tables: Mapping[str, AvailableTools] = {},
+        tool_tables: Mapping[str, AvailableTools],
         metrics: Metrics,
         settings: RunSettings,
         hook: Any,
@@ -145,19 +145,17 @@ class Services:
         authenticator: Authenticator,
         sealer: Sealer,
         approvals: Approvals,
-        apis: Sequence[NamedApi] = (),
-        media: MediaReader | None = None,
-        limiter: Limiter | None = None,
-        usage: UsageMeter | None = None,
-        tracer: Tracer | None = None,
-        documents: FileReader | None = None,
-        routing: Routing | None = None,
-        policies: Sequence[Policy] = (),
-        plugins: Sequence[ListedPlugin] = (),
+        apis: Sequence[NamedApi],
+        limiter: Limiter,
+        usage: UsageMeter,
+        tracer: Tracer | None,
+        documents: FileReader,
+        routing: Routing,
+        policies: Sequence[Policy],
+        plugins: Sequence[ListedPlugin],
     ) -> None:
         """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
-        keys with limits; by default, in this process. `media` reads images and sounds; None if no model takes any.
-        `documents` reads the files of requests; without it, the renderers refuse them."""
+        keys with limits. `documents` reads the files of requests."""
         self.config = config
         self.strict = config.server.compatibility == "strict"
         """Whether what OpenAI rejects is rejected."""
@@ -166,10 +164,10 @@ class Services:
         self.values: SharedValues = ProcessValues() if store is None else store
         """Small values that last as long as what is stored."""
         self.tool_tables = tool_tables
-        self.limiter = Limiter(None) if limiter is None else limiter
+        self.limiter = limiter
         self.content_policy = content_policy(config.server.log_content, hook)
         """Which texts are logged; None for none."""
-        self.usage = UsageMeter(None, hook) if usage is None else usage
+        self.usage = usage
         self.tracer = tracer
         """Begins the spans of requests; None if nothing is traced."""
         self.omitted_tools = OmittedTools(metrics)
@@ -184,12 +182,13 @@ class Services:
         self.apis = apis
         self.prompt_sources = [each.api for each in apis if isinstance(each.api, PromptSource)]
         """What keeps the prompts of clients."""
-        self.media = media
+        self.media: MediaReader | None = None
+        """Reads images and sounds; None if no model takes any."""
         self.documents = documents
         self.policies = policies
         self.plugins = plugins
         """What is installed, for administrators."""
-        self.lookup = ModelLookup(slots, routing or Routing(Routes({})), self.check_open)
+        self.lookup = ModelLookup(slots, routing, self.check_open)
         """Finds the models that requests name."""
         self.conversation_bounds = ConversationBounds(
             config.server.max_conversation_items, config.server.max_conversation_bytes

@@ -137,6 +137,10 @@ class ToolCalls:
         """Whether the limit on calls is reached."""
         return self._max_calls is not None and self._made >= self._max_calls
 
+    def runs(self, name: str) -> bool:
+        """Whether the gateway runs the tool that the model sees as `name`."""
+        return name in self._bound_tools
+
     async def run(
         self, calls: Sequence[CallT], sessions: AsyncExitStack
     ) -> AsyncGenerator[tuple[CallT, ToolResult | None], None]:

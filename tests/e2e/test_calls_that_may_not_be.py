@@ -16,11 +16,13 @@ FORMATS = (
     "kimi_k2", "glm45", "gemma4", "minimax_m2", "hermes",
 )  # fmt: skip
 CALL = {"call": {"name": "clock", "arguments": {"a": 1}}}
+MINE = {"call": {"name": "mine", "arguments": {"b": 2}}}
 RULES = [
     {"when": "go", "pieces": [{"text": "Let me look."}, CALL]},
     {"when": "again", "pieces": [CALL, CALL]},
+    {"when": "both", "pieces": [CALL]},
     {"when": "around", "pieces": [{"text": "Before."}, CALL, {"text": "After."}]},
-    {"when": "noon", "pieces": [{"text": "Once more."}, CALL, CALL]},
+    {"when": "noon", "pieces": [{"text": "Once more."}, CALL, MINE, CALL]},
     {"when": "only this", "pieces": [{"text": '{"name": "clock", "parameters": {}}'}]},
 ]
 CHAT_TOOL = {
@@ -72,6 +74,19 @@ def test_calls_after_the_limit_are_ignored(
     assert [call["status"] for call in calls] == ["completed"]
     assert texts(response) == "Let me look.Once more."
     assert response["status"] == "completed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", FORMATS)
+def test_the_limit_is_not_of_the_clients_own_functions(
+    gateway: RunningGateway, model: str, stream: bool
+) -> None:
+    response = responded(
+        gateway, model=model, input="both", tools=[FUNCTION], max_tool_calls=1, stream=stream
+    )
+    kinds = [item["type"] for item in response["output"] if item["type"] != "mcp_list_tools"]
+    assert kinds == ["mcp_call", "message", "function_call"]
+    assert response["output"][-1]["name"] == "mine"
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -464,3 +464,18 @@ def test_a_probe_of_hostile_servers(gateway_server: Any) -> None:
         if reason:
             assert found[label]["state"] == "unreachable"
             assert found[label]["error"].startswith(reason), found[label]
+
+
+def test_headers_for_a_server_are_few(gateway_server: Any) -> None:
+    """HTTP libraries pass over them many times on the event loop: 300,000 held up other requests for ten seconds."""
+    remote = {"enabled": True, "allow_hosts": ["*"]}
+    config = {"models": {"m": {"engine": "scripted"}}, "tools": {"mcp": {"remote": remote}}}
+    gateway = gateway_server(config)
+    tool = {"type": "mcp", "server_label": "far", "server_url": "https://far.example/mcp"}
+    headers = {f"x-{number}": "a" for number in range(65)}
+    body = {"model": "m", "input": "hi", "tools": [{**tool, "headers": headers}]}
+    answer = httpx.post(f"{gateway.base_url}/responses", json=body, timeout=60)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["param"] == "tools[0].headers"
+    assert "At most 64 headers" in error["message"]

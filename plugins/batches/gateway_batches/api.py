@@ -14,7 +14,7 @@ from gateway.sdk import (
     StoreUnavailable,
 )
 from gateway.sdk.files import UploadedFiles, list_query, no_such_file
-from gateway.sdk.wire import Listing, listing
+from gateway.sdk.wire import Listing, decode_body, listing
 from gateway_batches import batches
 from gateway_batches.config import BatchesConfig
 from gateway_batches.database import BatchDatabase
@@ -55,7 +55,7 @@ class BatchesApi:
 
     async def _create(self, request: RouteRequest) -> Reply:
         """Create a batch of the requests in an uploaded file, which has one request a line and the purpose `batch`."""
-        decoded, metadata, unknown = create_batch(await request.body())
+        decoded, metadata, unknown = await decode_body(await request.body(), create_batch)
         request.note_unknown(unknown)
         seconds = window_seconds(decoded.completion_window)
         owner = request.owner or ""

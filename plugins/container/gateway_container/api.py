@@ -17,7 +17,7 @@ from gateway.sdk import (
     renamed_params,
 )
 from gateway.sdk.files import Download, list_query
-from gateway.sdk.wire import JsonObject, Value, convert, decode_object, listing
+from gateway.sdk.wire import JsonObject, Value, convert, decode_body, decode_object, listing
 from gateway_container.containers import Containers
 from gateway_container.library import files, records, uploads
 from gateway_container.library.objects import ExpiresAfter
@@ -67,7 +67,7 @@ class ContainersApi:
 
     async def create(self, request: RouteRequest) -> Reply:
         config = self._containers.config
-        raw = decode_object(await request.body())
+        raw = await decode_body(await request.body(), decode_object)
         asked = convert(raw, CreateContainer)
         minutes = config.expiry_minutes
         if asked.expires_after is not None:
@@ -103,7 +103,7 @@ class ContainersApi:
         config = self._containers.config
         await self._read(lambda c: records.find(c, owner, container_id))
         if request.headers.get("content-type", "").startswith("application/json"):
-            asked = convert(decode_object(await request.body()), AddedFile)
+            asked = convert(await decode_body(await request.body(), decode_object), AddedFile)
             with renamed_params(lambda _: ("file_id",)):
                 uploads.check(owner, [asked.file_id], ("file_id",))
             file_id = await self._containers.add_upload(owner, container_id, asked.file_id)

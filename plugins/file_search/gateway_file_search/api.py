@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.sdk import GatewayError, Reply, Route, RouteRequest
 from gateway.sdk.files import list_query
-from gateway.sdk.wire import listing
+from gateway.sdk.wire import decode_body, listing
 from gateway_file_search import requests, store_files, stores
 from gateway_file_search.filters import filter_of
 from gateway_file_search.library import VectorStoreLibrary, running_library
@@ -61,7 +61,7 @@ class _Handlers:
         self._write = library.database.write
 
     async def create_store(self, request: RouteRequest) -> Reply:
-        decoded, metadata = requests.create_store(await request.body())
+        decoded, metadata = await decode_body(await request.body(), requests.create_store)
         wanted = requests.store_attachments(decoded)
         owner = _owner(request)
         files = await self._library.files_of(owner, wanted)
@@ -81,7 +81,7 @@ class _Handlers:
         return Reply.json(await self._read(lambda c: stores.get(c, *_named(request, "store"))))
 
     async def update_store(self, request: RouteRequest) -> Reply:
-        decoded, metadata = requests.update_store(await request.body())
+        decoded, metadata = await decode_body(await request.body(), requests.update_store)
         return Reply.json(
             await self._write(
                 lambda c: stores.update(c, *_named(request, "store"), decoded, metadata)
@@ -92,7 +92,7 @@ class _Handlers:
         return Reply.json(await self._write(lambda c: stores.delete(c, *_named(request, "store"))))
 
     async def search(self, request: RouteRequest) -> Reply:
-        decoded, queries = requests.search_request(await request.body())
+        decoded, queries = await decode_body(await request.body(), requests.search_request)
         owner, store_id = _named(request, "store")
         hits = await self._library.search(
             owner,
@@ -119,7 +119,7 @@ class _Handlers:
         )
 
     async def add_file(self, request: RouteRequest) -> Reply:
-        wanted = requests.add_file(await request.body())
+        wanted = await decode_body(await request.body(), requests.add_file)
         owner, store_id = _named(request, "store")
         files = await self._library.files_of(owner, [wanted])
 
@@ -139,7 +139,7 @@ class _Handlers:
         return Reply.json(await self._read(lambda c: store_files.get(c, *names)), _POLL)
 
     async def update_store_file(self, request: RouteRequest) -> Reply:
-        attributes = requests.update_attributes(await request.body())
+        attributes = await decode_body(await request.body(), requests.update_attributes)
         names = _in_store(request, "file")
         return Reply.json(await self._write(lambda c: store_files.update(c, *names, attributes)))
 
@@ -152,7 +152,7 @@ class _Handlers:
         return Reply.json(await self._read(lambda c: store_files.text(c, *names)))
 
     async def add_batch(self, request: RouteRequest) -> Reply:
-        wanted = requests.add_batch(await request.body())
+        wanted = await decode_body(await request.body(), requests.add_batch)
         names = _named(request, "store")
         files = await self._library.files_of(names[0], wanted)
         return await self._added(

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from gateway.sdk import GatewayError, PayloadTooLarge, Reply, Route, RouteRequest, forms
 from gateway.sdk.files import FileRoutes
-from gateway.sdk.wire import Value, convert, decode_object
+from gateway.sdk.wire import Value, convert, decode_body, decode_object
 from gateway_files.files import Files
 from gateway_files.uploads import CompleteUpload, CreateUpload, Upload, UploadPart
 
@@ -73,7 +73,7 @@ class FilesApi(FileRoutes):
 
 
 async def _decoded(request: RouteRequest, kind: type[V]) -> V:
-    raw = decode_object(await request.body())
+    raw = await decode_body(await request.body(), decode_object)
     asked = convert(raw, kind)
     request.note_unknown(sorted(set(raw) - set(kind.__struct_fields__)))
     return asked

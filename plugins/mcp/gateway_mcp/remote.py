@@ -32,6 +32,8 @@ from gateway_mcp.output_check import OutputCheck
 from gateway_mcp.tool_list import ToolList
 
 KEPT_LISTS = 256
+MAX_HEADERS = 64
+"""Maximum number of headers that a request gives for a server. HTTP libraries pass over them many times on the event loop."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\x80-\xff\t]{0,8192}\Z")
 _OURS = frozenset(
@@ -186,6 +188,12 @@ class RemoteServer(ToolServer):
 def _headers(tool: McpTool) -> dict[str, str]:
     """The headers that authorize the request at the server. Errors name the header but never show its value."""
     headers = dict(tool.headers) if isinstance(tool.headers, dict) else {}
+    if len(headers) > MAX_HEADERS:
+        raise InvalidRequest(
+            f"At most {MAX_HEADERS} headers can be sent to an MCP server, and these are {len(headers)}. Leave some out.",
+            param="headers",
+            code="invalid_value",
+        )
     for name, value in headers.items():
         if not _HEADER_NAME.match(name) or not _HEADER_VALUE.match(value):
             raise InvalidRequest(

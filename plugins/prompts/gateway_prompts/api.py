@@ -17,7 +17,7 @@ from gateway.sdk import (
     RouteRequest,
     StoredPrompt,
 )
-from gateway.sdk.wire import convert, decode_object
+from gateway.sdk.wire import convert, decode_body, decode_object
 from gateway_prompts.config import PromptsConfig
 from gateway_prompts.library import PromptLibrary, PromptRecord, Version, no_such_prompt
 from gateway_prompts.objects import (
@@ -95,7 +95,7 @@ class PromptsApi:
 
     async def create(self, request: RouteRequest) -> Reply:
         """Create a prompt."""
-        wanted = convert(decode_object(await request.body()), CreatePrompt)
+        wanted = convert(await decode_body(await request.body(), decode_object), CreatePrompt)
         version = _version(wanted)
         prompt_id, record = await self._library.create(request.owner, version)
         return Reply.json(_prompt_object(prompt_id, record, 1))
@@ -126,7 +126,7 @@ class PromptsApi:
     async def update(self, request: RouteRequest) -> Reply:
         """Add a version to a prompt."""
         prompt_id = request.path_parameters["prompt"]
-        wanted = convert(decode_object(await request.body()), UpdatePrompt)
+        wanted = convert(await decode_body(await request.body(), decode_object), UpdatePrompt)
         version = _version(wanted)
 
         def added(record: PromptRecord) -> PromptRecord:
@@ -147,7 +147,7 @@ class PromptsApi:
     async def set_default(self, request: RouteRequest) -> Reply:
         """Set the version of requests that name none."""
         prompt_id = request.path_parameters["prompt"]
-        wanted = convert(decode_object(await request.body()), SetDefault)
+        wanted = convert(await decode_body(await request.body(), decode_object), SetDefault)
 
         def changed(record: PromptRecord) -> PromptRecord:
             _check(wanted.version, record)

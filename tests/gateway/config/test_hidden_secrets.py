@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import load_config
-from gateway.config.redaction import HIDDEN, Redactor, secrets_of, shown_value
+from gateway.config.redaction import HIDDEN, Redactor, secrets_of, shown_value, without_credentials
 from gateway.routes.gateway_state import listed_settings
 
 PLAIN = Redactor()
@@ -92,3 +92,19 @@ def test_a_long_word_is_searched_in_linear_time(piece: str) -> None:
     """As base64 in an error of a library. A search whose time is the square would take minutes."""
     text = piece * 50_000
     assert shown("text", text) == text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:hunter2@host:6379/0?password=hunter2", "redis://host:6379/0"),
+        ("localhost", "localhost"),
+        ("localhost:6379", "localhost:6379"),
+        ("user:hunter2@host:6379", "host:6379"),
+        ("host=db password=hunter2", "the configured URL"),
+        ("host?password=hunter2", "host"),
+        ("", "the configured URL"),
+    ],
+)
+def test_messages_show_urls_without_credentials(url: str, shown: str) -> None:
+    assert without_credentials(url) == shown
