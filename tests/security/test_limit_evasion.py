@@ -136,7 +136,9 @@ def counted_runs(gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> li
     usage = gateway.services.usage
     count = usage.run_finished
     monkeypatch.setattr(
-        usage, "run_finished", lambda run, by: (counted.append((run, by)), count(run, by))
+        usage,
+        "run_finished",
+        lambda run, by, **given: (counted.append((run, by)), count(run, by, **given)),
     )
     return counted
 
