@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from gateway.loop.schema_limits import check_limits
 from gateway.sdk import ModelContext, ModelInfo, ToolDefinition, Turn
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
+from gateway_chat_template.environment import Template
 from gateway_chat_template.renderer import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_chat_template.tools import ToolForms
 from gateway_scripted.tokenizer import ScriptedTokenizer
@@ -26,6 +28,8 @@ FORMS = (
     "{% for tool in tools %}{{ tool.function.parameters | tojson(ensure_ascii=true) }}{{ tool.type }}{% endfor %}",
     "{% for tool in tools %}{% for key, value in tool.function.items() %}{{ key }}{{ value }}{% endfor %}{% endfor %}",
     "{% for n in [1, 1.0, true] %}{{ tools | tojson(sort_keys=n, separators=(',', ':')) }}{% endfor %}",
+    "{{ tools[0] | tojson }}{{ tools | tojson }}{{ tools['_texts'] }}{{ tools[0]['_room'] }}{{ tools | attr('_texts') }}",
+    "{{ tools | tojson }}{{ tools.texts }}{{ tools[0]['texts'] }}{{ tools | map(attribute='texts') | list }}",
     "{{ tools[0].texts }}{{ tools.texts }}{{ tools | length }}{{ tools is sequence }}{{ tools[0] is mapping }}",
 )
 TEXTS = st.sampled_from(["", "a", "é", "<|im_start|>", "</tool>", '"'])
@@ -115,6 +119,38 @@ def test_what_is_kept_of_tools_is_bounded() -> None:
     assert not found[-1]
     small = ToolForms(10_000)
     assert small.of(lists[0], "a") is not small.of(lists[0], "a")
+
+
+def test_json_texts_that_are_kept_are_bounded() -> None:
+    """By what they take: deep in a schema each number has a line of its own, of 260 characters with four bytes each."""
+    schema: dict[str, Any] = {"default": [1] * 2000, "title": "\U0001f600"}
+    for _ in range(60):
+        schema = {"not": schema}
+    tools = [ToolDefinition(name="f", parameters=schema)]
+    template = Template(
+        "{% for n in range(20) %}{{ tools | tojson(indent=4 + n) }}{{ tools[0] | tojson(indent=4) }}{% endfor %}"
+    )
+    forms = ToolForms(1 << 20)
+    kept = forms.of(tools, "a")
+    tracemalloc.start()
+    try:
+        template.render({"tools": kept}, limit=100_000_000)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert forms.of(tools, "a") is kept
+    assert held < 1 << 20
+
+
+def test_the_same_text_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer = renderer_of("{{ tools | tojson }}", keeps=True)
+    tool = ToolDefinition(name="f", description="d", parameters={"type": "object"})
+    turn = Turn(items=SAID, tools=[tool], cache_scope="k")
+    before = renderer.render_text(turn)
+    written: list[Any] = []
+    monkeypatch.setattr("json.dumps", lambda value, **form: written.append(value))
+    assert renderer.render_text(turn) == before
+    assert not written
 
 
 def refused(tools: list[ToolDefinition], own: bool, limits: SchemaLimits, scope: str) -> bool:

@@ -29,14 +29,13 @@ from gateway_chat_template.marked_text import (
     concat,
     is_templates,
     joined,
+    kept_text,
     replaced,
 )
 
 _DICT_ATTRIBUTES = frozenset(dir(dict))
 _OBJECTS = frozenset[type]((dict, KeptObject))
 _KEPT = frozenset[type]((KeptObject, KeptList))
-_MOST_FORMS = 4
-"""Number of forms in which a JSON text is kept. A template has one or two."""
 _LOOP_ATTRIBUTES = frozenset(
     {"index", "index0", "first", "last", "length", "revindex", "revindex0"}
 )
@@ -216,21 +215,7 @@ def _tojson(
     if type(value) not in _KEPT:
         return write()
     # As text: the form may be anything, and 1 and 1.0 are the same key.
-    return _kept_json(value, repr((ensure_ascii, indent, separators, sort_keys)), write)
-
-
-def _kept_json(value: KeptObject | KeptList, form: str, write: Callable[[], str]) -> OutsideText:
-    """The JSON text of what several prompts share. It is kept in the first forms that templates ask for."""
-    try:
-        texts = value.texts
-    except AttributeError:
-        texts = value.texts = {}
-    text = texts.get(form)
-    if text is None:
-        text = OutsideText(write())
-        if len(texts) < _MOST_FORMS:
-            texts[form] = text
-    return text
+    return kept_text(value, repr((ensure_ascii, indent, separators, sort_keys)), write)
 
 
 @pass_eval_context

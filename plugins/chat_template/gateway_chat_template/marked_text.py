@@ -8,9 +8,11 @@ entirely as text from outside. Text of the template itself is an ordinary `str`.
 from __future__ import annotations
 
 import operator
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from threading import Lock
 from typing import Any, SupportsIndex, TypeAlias
 
 from jinja2 import Undefined
@@ -357,21 +359,68 @@ def mark_outside(value: Any) -> Any:
     return holder[0]
 
 
+class Room:
+    """Memory that is left for the JSON texts of values that are kept together."""
+
+    def __init__(self, size: int) -> None:
+        """`size`, in bytes."""
+        self._left = size
+        self._lock = Lock()
+
+    def take(self, text: str) -> bool:
+        """Whether there is room for a text, which is then taken."""
+        size = sys.getsizeof(text)
+        with self._lock:
+            if size > self._left:
+                return False
+            self._left -= size
+            return True
+
+
 class KeptObject(dict[str, Any]):
-    """A marked object that several prompts share. It has text from outside, and is not changed."""
+    """A marked object that several prompts share. It has text from outside, and is not changed.
 
-    __slots__ = ("texts",)
+    Names that begin with `_` are not shown to templates."""
 
-    texts: dict[object, OutsideText]
+    __slots__ = ("_room", "_texts")
+
+    _room: Room
+    """For its JSON texts. Without one, none is kept."""
+    _texts: dict[object, OutsideText]
     """Its JSON texts, by their form."""
 
 
 class KeptList(list[Any]):
     """Likewise, a list."""
 
-    __slots__ = ("texts",)
+    __slots__ = ("_room", "_texts")
 
-    texts: dict[object, OutsideText]
+    _room: Room
+    _texts: dict[object, OutsideText]
+
+
+def keep_texts(value: Any, room: Room) -> None:
+    """Let the JSON texts of `value`, and of the objects and lists of its kind in it, be kept as far as there is room."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, KeptObject | KeptList):
+            each._texts, each._room = {}, room
+            todo += each.values() if isinstance(each, KeptObject) else each
+
+
+def kept_text(value: KeptObject | KeptList, form: str, write: Callable[[], str]) -> OutsideText:
+    """The JSON text of `value` in a form, which `write` makes if it is not kept."""
+    try:
+        texts, room = value._texts, value._room
+    except AttributeError:
+        return OutsideText(write())
+    text = texts.get(form)
+    if text is None:
+        text = OutsideText(write())
+        if room.take(text):
+            texts[form] = text
+    return text
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})

@@ -10,10 +10,17 @@ import msgspec
 
 from gateway.sdk import ToolDefinition
 from gateway.sdk.caches import LruCache
-from gateway_chat_template.marked_text import KeptList, KeptObject, OutsideText, mark_outside
+from gateway_chat_template.marked_text import (
+    KeptList,
+    KeptObject,
+    OutsideText,
+    Room,
+    keep_texts,
+    mark_outside,
+)
 
 _WRITTEN: Final = 8
-"""Bytes that are kept for each byte of a list of tools beside its objects, at most: the key, and its JSON texts."""
+"""Bytes that are kept for each byte of a list of tools beside its objects, at most: the key, and JSON texts in this room."""
 
 
 class ToolForms:
@@ -40,6 +47,7 @@ class ToolForms:
         made = KeptList(map(_form, tools))
         size = _size_of(made) + _WRITTEN * len(written) + 2 * len(scope)
         if size <= self._max_bytes:
+            keep_texts(made, Room((_WRITTEN - 1) * len(written)))
             self._kept.put(key, made, size)
         return made
 
