@@ -191,17 +191,44 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
 def unknown_message_member(raw: Any) -> ParamPath | None:
     """The place of the first member in `raw`, messages as plain JSON, that OpenAI's messages do not have; None if there is none.
 
-    The members of an answer are none, so that it can be sent back."""
+    The members of an answer are none, and neither are those that OpenAI's SDK adds to it, so that it can be sent back."""
     for index, message in enumerate(raw if isinstance(raw, list) else ()):
         role = message.get("role") if isinstance(message, dict) else None
         cls = _ROLES.get(role) if isinstance(role, str) else None
         if cls is None:
             continue
-        if cls is AssistantMessage and "annotations" in message:
-            message = {name: value for name, value in message.items() if name != "annotations"}
+        if cls is AssistantMessage:
+            message = _as_sent(message)
         if (place := unknown_member(message, cls, ("messages", index))) is not None:
             return place
     return None
+
+
+def _as_sent(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of the assistant without what only answers have, and what OpenAI's SDK adds in `parse` and `stream`."""
+    message = _without(message, _OF_ANSWERS)
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        message["tool_calls"] = [_call_as_sent(call) for call in calls]
+    return message
+
+
+def _call_as_sent(call: Any) -> Any:
+    if not isinstance(call, dict):
+        return call
+    call = _without(call, _OF_CALLS)
+    if isinstance(function := call.get("function"), dict):
+        call["function"] = _without(function, _OF_FUNCTIONS)
+    return call
+
+
+def _without(value: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: each for name, each in value.items() if name not in names}
+
+
+_OF_ANSWERS = frozenset({"annotations", "parsed"})
+_OF_CALLS = frozenset({"index"})
+_OF_FUNCTIONS = frozenset({"parsed_arguments"})
 
 
 def _is_untyped(call: Any) -> bool:

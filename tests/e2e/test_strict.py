@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import httpx
@@ -121,3 +122,33 @@ def test_a_schema_that_is_none_is_refused_in_both_modes(
         "response_format.json_schema.schema",
         "invalid_json_schema",
     )
+
+
+@pytest.mark.parametrize("way", ["parse", "stream"])
+def test_what_openais_sdk_has_parsed_can_be_sent_back(tmp_path: Path, way: str) -> None:
+    pieces = [{"text": "Let me look."}, {"call": {"name": "clock", "arguments": {}}}]
+    rules = [{"when": "go", "pieces": pieces}, {"when": "noon", "pieces": [{"text": "Noon."}]}]
+    config = {
+        "models": {"m": {"engine": "scripted", "scripted": {"rules": rules}}},
+        "server": {"compatibility": "strict"},
+    }
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "clock", "strict": True, "parameters": schema},
+    }
+    messages: list[Any] = [{"role": "user", "content": "go"}]
+    with run_gateway(config, tmp_path) as gateway, gateway.client() as client:
+        chat = client.chat.completions
+        asked: Any = {"model": "m", "messages": messages, "tools": [tool]}
+        if way == "parse":
+            said = chat.parse(**asked).choices[0].message
+        else:
+            with chat.stream(**asked) as events:
+                said = events.get_final_completion().choices[0].message
+        assert said.tool_calls
+        messages += [
+            said,
+            {"role": "tool", "tool_call_id": said.tool_calls[0].id, "content": "noon"},
+        ]
+        assert chat.create(**asked).choices[0].message.content == "Noon."

@@ -102,7 +102,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{
         ({"role": "system", "content": "x", "tool_calls": []}, "tool_calls"),
         ({"role": "user", "content": [{"type": "text", "text": "x", "a": 1}]}, "content[0].a"),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u", "a": 1}}]}, "content[0].image_url.a"),
-        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "index": 1}]}, "tool_calls[1].index"),
+        ({"role": "assistant", "tool_calls": [CALL, {**CALL, "thought": 1}]}, "tool_calls[1].thought"),
         ({"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "", "a": 1}}]}, "tool_calls[0].function.a"),
         ({"role": "tool", "tool_call_id": "c", "content": "x", "is_error": True}, "is_error"),
     ],
