@@ -286,7 +286,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_same_keys(self.api_keys)
 
 
-_ORIGIN: Final = re.compile(r"\*|null|[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+")
+_ORIGIN: Final = re.compile(r"null|file://|\*[^/?#\s]*|[A-Za-z*][A-Za-z0-9+.*-]*://[^/?#\s]+")
+"""An origin as browsers send it, of which `*` may stand for any part. Some send `file://` for pages of files."""
 
 
 def _check_host(host: str) -> None:

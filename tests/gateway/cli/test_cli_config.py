@@ -336,8 +336,12 @@ def test_names_and_addresses_are_hosts(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["*", "null", "https://a.example", "http://localhost:3000", "chrome-extension://abc"]
-)
+    "origin",
+    [
+        "*", "null", "https://a.example", "http://localhost:3000", "chrome-extension://abc", "app://-", "file://", "*.example.com",
+        "https://*.example.com", "*://localhost:*", "https*://a.example", "http://[::1]:3000", "https://*",
+    ],
+)  # fmt: skip
 def test_origins_are_accepted(origin: str) -> None:
     Path("gateway.toml").write_text(f'[server]\ncors_allow_origins = ["{origin}"]')
     assert load_config(None, {}).server.cors_allow_origins == [origin]
