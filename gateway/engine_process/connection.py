@@ -84,7 +84,8 @@ class OutputStream:
                     return
             else:
                 ready.appendleft(output)
-        self._reader.set_result(None)
+        if not self._reader.done():  # what was pushed may have cancelled it
+            self._reader.set_result(None)
 
     def fail(self, error: GatewayError) -> None:
         self.failure = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Generic
 
 from gateway.deltas import Delta
@@ -16,7 +17,7 @@ class Intake(Generic[OutT]):
     """Counts the tokens of a generation, and takes outputs of a `PushingEngine` between the first and the last: they are parsed,
     written and sent in the engine's own callback, and the generation's task is not resumed.
 
-    A context manager: when it is left, all that was taken is sent.
+    A context manager: when it is left, all that was taken is sent; or left to the sink, if the generation was cancelled.
     """
 
     __slots__ = ("_read", "_sending", "_write", "is_open", "sink", "tokens")
@@ -40,7 +41,15 @@ class Intake(Generic[OutT]):
     async def __aenter__(self) -> None:
         """Takes nothing yet."""
 
-    async def __aexit__(self, *exc_info: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        cause: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._sending is not None and isinstance(cause, asyncio.CancelledError):
+            # As at a deadline: it is not waited for a slow client. The sink keeps what is not sent.
+            self._sending.cancel()
         await self.settle()
 
     def push(self, output: EngineOutput) -> bool:

@@ -154,7 +154,7 @@ class ReplicaConnection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             if self.arrived is not None and self.arrived():
                 return
-            waiter.set_result(None)
+            self._wake()  # unless what was pushed has cancelled it
 
     def eof_received(self) -> bool:
         return False

@@ -19,6 +19,7 @@ from gateway.errors import (
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
+from gateway_remote.connection import ReplicaConnection
 from gateway_remote.stalls import StallMonitor
 from tests.waiting import wait_until_async
 
@@ -261,3 +262,31 @@ async def test_leaving_closes_streams_and_connections(stubs: Start, vocabulary: 
     await wait_until_async(lambda: stub.active == 0)
     with pytest.raises(EngineUnavailable):
         await read(engine, request(2))
+
+
+@pytest.mark.anyio
+async def test_what_arrives_may_cancel_its_reader() -> None:
+    """As where a background run's log refuses an event that was pushed."""
+
+    class Sent:
+        """A transport of which only the writing side is needed."""
+
+        def write(self, data: bytes) -> None:
+            return
+
+    connection = ReplicaConnection()
+    connection.connection_made(Sent())
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+
+    def arrived() -> bool:
+        task.cancel()
+        return False
+
+    async def read() -> None:
+        await connection.changed(arrived)
+
+    task = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")
+    with pytest.raises(asyncio.CancelledError):
+        await task
