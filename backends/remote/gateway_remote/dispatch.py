@@ -126,7 +126,10 @@ class _PushedOutputs:
             await self._reply.arrival(self.arrived)
             if self._failure is not None:
                 failure, self._failure = self._failure, None
-                raise failure
+                try:
+                    raise failure
+                finally:
+                    del failure  # it refers to this frame
             output, self._refused = self._refused, None
             if output is None:
                 output = self._poll()
