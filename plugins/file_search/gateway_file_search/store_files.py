@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from gateway.sdk import InvalidRequest, NotFound
+from gateway.sdk import InvalidRequest, NotFound, ParamPath
 from gateway.sdk.files import FileObject, ListQuery, no_such_file, page
 from gateway.sdk.wire import Deleted, new_id
 from gateway_file_search import stores
@@ -84,7 +84,13 @@ def _stored_file_number(connection: sqlite3.Connection, owner: str, file: FileOb
     return number
 
 
-def find(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str) -> sqlite3.Row:
+def find(
+    connection: sqlite3.Connection,
+    owner: str,
+    store_id: str,
+    file_id: str,
+    param: str | ParamPath = (),
+) -> sqlite3.Row:
     """The row of a file in a vector store. Raises `NotFound`."""
     store = stores.find(connection, owner, store_id)
     row: sqlite3.Row | None = connection.execute(
@@ -95,6 +101,7 @@ def find(connection: sqlite3.Connection, owner: str, store_id: str, file_id: str
     if row is None:
         raise NotFound(
             f"No file '{file_id[:100]}' found in the vector store '{store_id}'.",
+            param=param,
             code="file_not_found",
         )
     return row
