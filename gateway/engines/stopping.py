@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Finds the first stop string, however the text is chunked. Holds back only text that may become one."""
+    """Finds the stop string that ends first, of several that end there the longest. How the text is chunked changes nothing. Holds
+    back only text that may become one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stop for stop in stops if stop)
@@ -26,8 +27,8 @@ class StopStrings:
             return text, None, ""
         found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            # Of two stop strings that begin at the same position, the longer one matches.
-            at, stop = min(found, key=lambda hit: (hit[0], -len(hit[1])))
+            # A longer one that begins earlier may not be complete yet in a shorter chunk.
+            at, stop = min(found, key=lambda hit: (hit[0] + len(hit[1]), hit[0]))
             return text[:at], stop, text[at + len(stop) :]
         keep = max(_overlap(text, stop) for stop in self._stops)
         if keep:

@@ -42,8 +42,9 @@ class WatchedConnection(Protocol):
 class IdleConnection(Protocol):
     """A connection between two requests."""
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close the connection."""
+    def close_if_sent(self) -> bool:
+        """Close the connection, which is then gone at once. Returns False, and does nothing, if part of the last answer has not left
+        yet: it would stay until its client has read that."""
         ...
 
 
@@ -69,13 +70,13 @@ class Connections:
         self._skipped = False
 
     def close_idle(self) -> bool:
-        """Close the connection that has been idle for longest. Returns False if there is none."""
-        if not self.idle:
-            return False
-        connection, _ = self.idle.popitem(last=False)
-        connection.timeout_keep_alive_handler()
-        self._closed_early += 1
-        return True
+        """Close the connection that has been idle for longest. Returns False if there is none whose client has read its answer."""
+        while self.idle:
+            connection, _ = self.idle.popitem(last=False)
+            if connection.close_if_sent():
+                self._closed_early += 1
+                return True
+        return False
 
     def check(self, connections: Iterable[WatchedConnection], now: float) -> None:
         """Close what has missed a deadline. For once in `SWEEP_SECONDS`."""

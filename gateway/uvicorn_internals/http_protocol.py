@@ -151,6 +151,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._ended = True  # what follows is not a head
+        if self._is_answering():
+            # Its answer would come within the WebSocket's messages, and the time until the next request would end the WebSocket.
+            self._last_words = raw_error(400, "A WebSocket begins after the answers to the requests before it. Wait for them.")  # fmt: skip
+            return
         super().handle_websocket_upgrade()
 
     def on_message_begin(self) -> None:
@@ -210,6 +214,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def _unset_keepalive_if_required(self) -> None:
         self._limits.idle.pop(self, None)
         super()._unset_keepalive_if_required()
+
+    def close_if_sent(self) -> bool:
+        if self.transport.get_write_buffer_size():
+            return False
+        if not self.transport.is_closing():
+            self.transport.close()
+        return True
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not send a request, or does not read the answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -9,8 +10,9 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,9 +21,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
+from gateway.config import ServerConfig
 from gateway.server.event_loop import new_event_loop
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.testing.store_records import message
+from gateway.uvicorn_internals.connections import Connections
+from gateway.uvicorn_internals.http_protocol import LimitedHttpProtocol
 from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"
@@ -302,6 +307,62 @@ def test_idle_connections_make_room_and_the_oldest_goes_first(tmp_path: Any) -> 
             read_answer(sock)
         held[2].sendall(b"{}")
         assert b" 400 " in held[2].recv(100)
+
+
+@dataclass(eq=False)
+class Transport:
+    """One whose client has not read `unsent` bytes."""
+
+    unsent: int
+    closed: bool = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_connections_whose_clients_do_not_read_make_no_room() -> None:
+    """They would stay until `send_timeout`, beside those that come in their places: the server would run out of files."""
+    connections = Connections(ServerConfig())
+    made = [Transport(unsent) for unsent in (1, 0, 9, 0, 5)]
+    for transport in made:
+        connection = LimitedHttpProtocol.__new__(LimitedHttpProtocol)
+        connection.transport = cast("asyncio.Transport", transport)
+        connections.idle[connection] = None
+    assert [connections.close_idle() for _ in made] == [True, True, False, False, False]
+    assert [each.closed for each in made] == [not each.unsent for each in made]
+
+
+def test_a_websocket_does_not_begin_before_the_answers_to_earlier_requests(
+    gateway: RunningGateway,
+) -> None:
+    """They would come within its messages, and it would be closed, or make room for others, as a connection without a request."""
+    early = POST.replace(b"100", b"2") + b"\r\n{}"
+    handshake = (
+        b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    for requests in (early, early + early):
+        with closing(opened(gateway)) as sock:
+            sock.sendall(requests + handshake)
+            received = rest(sock)
+        statuses = [each[:4] for each in received.split(b"HTTP/1.1")[1:]]
+        assert statuses == [b" 400"] * (requests.count(b"POST") + 1)
+        assert b"A WebSocket begins after the answers" in received
+    with closing(opened(gateway)) as sock:
+        sock.sendall(early)
+        assert b" 400 " in sock.recv(100)
+        sock.sendall(handshake)
+        received = b""
+        while b"HTTP/1.1 101" not in received:
+            more = sock.recv(1 << 16)
+            assert more
+            received += more
 
 
 def begin_request(sock: socket.socket) -> None:

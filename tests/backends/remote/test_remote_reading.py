@@ -85,8 +85,7 @@ TOKENS = st.sampled_from([*b"abc ", *"é😀".encode(), 0x80, 4000, 4001, 300, 9
 @given(
     ids=st.lists(TOKENS, min_size=1, max_size=24),
     sizes=st.lists(st.integers(1, 5), max_size=24),
-    # None begins another one: of "a" and "ab", the longer one is found only if both letters come at once.
-    stops=st.lists(st.sampled_from(["a", "b ", "é", " c", "bca", "<|call"]), max_size=2),
+    stops=st.lists(st.sampled_from(["a", "ab", "é", " c", "bca", "<|call"]), max_size=2),
     keep=st.booleans(),
     hide=st.booleans(),
     last=st.sampled_from(["stop", "length"]),
