@@ -73,7 +73,9 @@ class LogprobAligner:
     def beginning(self, at: int) -> int:
         """Start of the remaining token that spans the position before character `at`; `at` if there is none."""
         for start, last, _ in self._tokens:
-            if start < at < last:
+            if start >= at:
+                break
+            if at < last:
                 return start
         return at
 

@@ -16,6 +16,7 @@ from gateway.errors import InvalidRequest, Unsupported
 from gateway.loop.beam_search import Beams, beams_of
 from gateway.loop.generation import (
     Generation,
+    GenerationSettings,
     generation_id,
     refused_generation,
 )
@@ -27,6 +28,7 @@ from gateway.loop.rendering import IN_THREAD
 from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
+from gateway.loop.text_stops import RequestStops
 from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import (
     EngineRequest,
@@ -60,7 +62,7 @@ class PreparedCompletion(Struct, frozen=True):
     texts: Sequence[str | None]
     """Each prompt as it was sent; None for token ids, and for what was truncated."""
     tokenizer: Tokenizer
-    policies: Policies | None = None
+    settings: GenerationSettings
 
 
 async def prepare_completion(
@@ -99,6 +101,10 @@ async def prepare_completion(
         generations: list[Generation] = []
         texts: list[str | None] = []
         policies = policies_for(services.policies, api="completions", model=model.name, owner=owner)
+        stops = RequestStops(sampling.stop)
+        await stops.build()
+        settings = GenerationSettings(sampling=sampling, stops=stops, policies=policies)
+        asked_of_engine = msgspec.structs.replace(sampling, stop=())
         if policies is not None:
             policies.check_shown(sampling, token_ids=bool(request.return_token_ids))
         for prompt in request.prompts:
@@ -117,7 +123,7 @@ async def prepare_completion(
             asked = EngineRequest(
                 request_id=generation_id(request.request_id),
                 prompt=rendered.prompt,
-                sampling=sampling,
+                sampling=asked_of_engine,
                 constraint=structure,
                 adapter=model.adapter,
                 cache_salt=request.cache_salt,
@@ -144,7 +150,7 @@ async def prepare_completion(
                 raise
             generations.append(generation)
         raw = msgspec.structs.replace(model, output_format=_RAW)
-        return PreparedCompletion(raw, generations, texts, tokenizer, policies)
+        return PreparedCompletion(raw, generations, texts, tokenizer, settings)
 
 
 def _refuse(request: CompletionRequest, model: ServedModel) -> None:

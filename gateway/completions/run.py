@@ -22,7 +22,6 @@ from gateway.loop.generation import (
 )
 from gateway.loop.generator import Generator
 from gateway.loop.observer import OutputObserver
-from gateway.loop.policies import Policies
 from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import (
     Tokenizer,
@@ -50,7 +49,7 @@ class TextChoice:
         *,
         text: str | None,
         counts_prompt: bool,
-        policies: Policies | None,
+        settings: GenerationSettings,
     ) -> None:
         """`text`: the prompt as it was sent; None if it was sent as token ids, or truncated."""
         options = request.stream_options
@@ -93,7 +92,7 @@ class TextChoice:
         self._first = first
         self.generator = Generator(
             model,
-            GenerationSettings(sampling=first.request.sampling, raw_stops=True, policies=policies),
+            settings,
             services.metrics,
             aligner=aligner,
             observer=self.observer,
@@ -152,7 +151,7 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
                 prepared.tokenizer,
                 text=prepared.texts[number],
                 counts_prompt=index == 0,
-                policies=prepared.policies,
+                settings=prepared.settings,
             )
             for number, generation in enumerate(prepared.generations)
             for index in range(n)

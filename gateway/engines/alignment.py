@@ -108,6 +108,8 @@ class TextAligner:
     def _rest(self, *, last: bool) -> list[TokenLogprob]:
         """The tokens that follow one whose bytes do not match the text."""
         held, text = self._held, self._text
+        if held and not last and len(held[0].raw) > len(text) and held[0].raw.startswith(text):
+            return []  # the rest of the text is held back
         raw = [token.raw for token in held]
         if not b"".join(raw).startswith(text):
             raw = _as_decoded(raw)

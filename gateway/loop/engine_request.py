@@ -95,6 +95,4 @@ def constraint_for(
 def stops_in_text(model: ServedModel, settings: GenerationSettings) -> bool:
     """Whether the gateway matches stop strings. Message-level upstreams, which report their tokens at the end, do it
     themselves."""
-    return bool(
-        settings.sampling.stop and not settings.raw_stops and "tokens" in model.engine.capabilities
-    )
+    return bool(settings.sampling.stop) and "tokens" in model.engine.capabilities

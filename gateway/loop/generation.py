@@ -11,6 +11,7 @@ from gateway.constraints import Constraint
 from gateway.errors import ParamPath
 from gateway.loop.beam_search import Beams
 from gateway.loop.policies import Policies
+from gateway.loop.text_stops import RequestStops
 from gateway.media.part_resolver import PartResolver
 from gateway.protocols import (
     BeamSearch,
@@ -56,6 +57,8 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that all generations of an answer share."""
 
     sampling: Sampling
+    stops: RequestStops
+    """Those of `sampling`."""
     cache_salt: str | None = None
     owner: str = ""
     """See `EngineRequest.owner`."""
@@ -84,9 +87,6 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The search that makes the outputs; None: the engine samples them."""
     policies: Policies | None = None
     """What is applied to prompts and output; None if there are no policies."""
-    raw_stops: bool = False
-    """Whether stop strings are matched by the engine in the raw output, instead of in the answer's text only (see
-    `gateway.loop.text_stops`)."""
 
 
 def generation_id(request_id: str | None) -> str:

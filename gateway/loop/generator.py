@@ -57,7 +57,8 @@ CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 _FEW = 16
 """Maximum number of tokens of a generation for which a task of its own costs more than it saves."""
 _MAX_TOGETHER = 64
-"""Maximum number of outputs that are parsed at once."""
+"""Maximum number of outputs that are parsed at once, and that are read without a pause for other requests. For the pause, 256
+characters count as one more."""
 
 
 class Observer(Protocol):
@@ -146,6 +147,7 @@ class Generator:
                     partial(check_limits, turn, settings.structure, settings.tool_params, limits),
                 )
             self._checked = turn
+        await settings.stops.build()
         current = current_request()
         span = None if current is None else current.span
         began = 0.0 if span is None else clock()
@@ -350,7 +352,7 @@ class Generator:
         sampling = self._settings.sampling
         in_text = (
             TextStops(
-                sampling.stop,
+                self._settings.stops.automaton,
                 included=sampling.include_stop_str_in_output,
                 aligner=self._aligner,
             )
@@ -367,6 +369,7 @@ class Generator:
         """Whether outputs are only parsed, written and sent, so that the engine may hand them over as it receives them."""
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
+        read_at_once = 0
         live = LiveGeneration(clock(), first, lambda: count.output or intake.tokens)
         if self.stats is not None:
             self.stats.generates(live)
@@ -393,6 +396,7 @@ class Generator:
                     if observe is not None and observe(output):
                         observe = watch
                     finish = output.finish_reason
+                    read_at_once += 1 + (len(output.text) >> 8)
                     if batch is not None:
                         batch.outputs.append(output)
                         if finish is None and len(batch.outputs) < _MAX_TOGETHER:
@@ -417,6 +421,9 @@ class Generator:
                         await taken
                     elif pushes and observe is None:
                         intake.is_open = True
+                    if read_at_once >= _MAX_TOGETHER and not pushes:
+                        read_at_once = 0
+                        await asyncio.sleep(0)  # an engine that is ahead is read without waiting
             if finish is None:
                 raise EngineError("The engine ended its output without a finish reason.")
             if finish in ("error", "abort"):

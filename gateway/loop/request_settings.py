@@ -12,6 +12,7 @@ from gateway.loop.generation import GenerationSettings
 from gateway.loop.media import part_resolver
 from gateway.loop.policies import policies_for
 from gateway.loop.text_format import structure_of
+from gateway.loop.text_stops import RequestStops
 from gateway.protocols import Sampling, Turn
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -42,6 +43,7 @@ def settings_of(
     settings = GenerationSettings(
         policies=policies,
         sampling=sampling,
+        stops=RequestStops(sampling.stop),
         cache_salt=request.cache_salt,
         owner=tag,
         cache_scope=f"{tag}\0{request.cache_salt or ''}",

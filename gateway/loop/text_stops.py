@@ -7,12 +7,52 @@ reasoning models. The gateway matches them itself, so that every engine gives th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.deltas import CitationEnded, CitationStarted, Delta, TextDelta
-from gateway.engines.stopping import StopStrings
+from gateway.engines.stopping import StopAutomaton, StopStrings
+from gateway.errors import InvalidRequest
 from gateway.protocols import FinishReason
+from gateway.wire.large_bodies import pass_over
+
+MAX_STOP_CHARACTERS: Final = 32_768
+"""Maximum length of all stop strings of a request together. OpenAI's API takes four of 4096 characters."""
+
+
+class RequestStops:
+    """The stop strings of a request, as one automaton for all of its choices and turns."""
+
+    __slots__ = ("_automaton", "_stops")
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """Raises `InvalidRequest` if they are too long."""
+        self._stops = stops
+        self._automaton: StopAutomaton | None = None
+        if stops and (length := sum(map(len, stops))) > MAX_STOP_CHARACTERS:
+            raise InvalidRequest(
+                f"Invalid 'stop': the stop strings are too long. They may have {MAX_STOP_CHARACTERS} characters together, but these "
+                f"have {length}. Send fewer or shorter ones.",
+                param="stop",
+                code="string_above_max_length",
+            )
+
+    @property
+    def automaton(self) -> StopAutomaton:
+        """Made once; `build` does so beside other requests."""
+        if self._automaton is None:
+            self._automaton = StopAutomaton(self._stops)
+        return self._automaton
+
+    async def build(self) -> None:
+        """Make the automaton, in a thread if it is large."""
+        if self._stops and self._automaton is None:
+            self._automaton = await pass_over("".join(self._stops), self._made)
+
+    def _made(self, text: str) -> StopAutomaton:
+        return StopAutomaton(self._stops)
 
 
 class TextStops:
@@ -20,7 +60,11 @@ class TextStops:
     was divided into deltas."""
 
     def __init__(
-        self, stops: Sequence[str], *, included: bool, aligner: LogprobAligner | None = None
+        self,
+        stops: Sequence[str] | StopAutomaton,
+        *,
+        included: bool,
+        aligner: LogprobAligner | None = None,
     ) -> None:
         """`included`: whether the stop string is part of the answer. With `aligner`, whose tokens are cut where the
         text is cut, text is held back until its whole token is decided."""
@@ -31,8 +75,10 @@ class TextStops:
         self._strings = StopStrings(stops)
         self._included = included
         self._aligner = aligner
-        self._waiting: list[TextDelta | CitationStarted | CitationEnded] = []
+        self._waiting: deque[TextDelta | CitationStarted | CitationEnded] = deque()
         """Text held back, oldest first, and the citations within it."""
+        self._gone = 0
+        """Number of characters of the first of it that were released."""
         self._free = 0
         """Number of held-back characters that are not part of a stop string."""
 
@@ -76,7 +122,7 @@ class TextStops:
             self._aligner.cut(end)
         self._release(self._free, out)
         self._waiting.clear()
-        self._free = 0
+        self._gone = self._free = 0
 
     def _releasable(self) -> int:
         """Number of free characters that do not belong to a token that extends beyond them."""
@@ -87,6 +133,7 @@ class TextStops:
 
     def _place(self, count: int) -> int:
         """Offset in the raw output of the end of the first `count` waiting characters; -1 if unknown."""
+        count += self._gone
         for delta in self._waiting:
             if not isinstance(delta, TextDelta):
                 continue
@@ -97,25 +144,32 @@ class TextStops:
 
     def _release(self, count: int, out: list[Delta]) -> None:
         """Release `count` characters, with one delta per slice of the raw output."""
+        parts: list[str] = []
+        start = end = -1
         while self._waiting:
             first = self._waiting[0]
-            if not isinstance(first, TextDelta):
-                out.append(self._waiting.pop(0))
+            if isinstance(first, TextDelta):
+                if not count:
+                    break
+                begin = -1 if first.start < 0 else first.start + self._gone
+                text = first.text[self._gone : self._gone + count]
+                count -= len(text)
+                self._gone += len(text)
+                if self._gone == len(first.text):
+                    self._waiting.popleft()
+                    self._gone = 0
+                if parts and begin != end:
+                    out.append(TextDelta("".join(parts), start))
+                    parts = []
+                if not parts:
+                    start = begin
+                parts.append(text)
+                end = -1 if begin < 0 else begin + len(text)
                 continue
-            if not count:
-                break
-            self._waiting.pop(0)
-            text, kept = first.text[:count], first.text[count:]
-            count -= len(text)
-            if kept:
-                start = -1 if first.start < 0 else first.start + len(text)
-                self._waiting.insert(0, TextDelta(kept, start))
-            last = out[-1] if out else None
-            if isinstance(last, TextDelta) and _continues(last, first.start):
-                out[-1] = TextDelta(last.text + text, last.start)
-            else:
-                out.append(TextDelta(text, first.start))
-
-
-def _continues(last: TextDelta, start: int) -> bool:
-    return start == (-1 if last.start < 0 else last.start + len(last.text))
+            if parts:
+                out.append(TextDelta("".join(parts), start))
+                parts = []
+            out.append(first)
+            self._waiting.popleft()
+        if parts:
+            out.append(TextDelta("".join(parts), start))

@@ -19,6 +19,7 @@ from gateway.errors import EngineError, InvalidRequest, Unsupported
 from gateway.loop.generation import Generation, GenerationSettings
 from gateway.loop.generator import CONTEXT_LENGTH_EXCEEDED, Generator
 from gateway.loop.media import prompt_length
+from gateway.loop.text_stops import RequestStops
 from gateway.loop.truncation import turn_starts
 from gateway.loop.writers import Sink
 from gateway.metrics import Metrics
@@ -143,7 +144,11 @@ class Compactor:
             prompt_logprobs=None,
         )
         own = msgspec.structs.replace(
-            settings, sampling=sampling, structure=None, thinking_budget=None
+            settings,
+            sampling=sampling,
+            stops=RequestStops(()),
+            structure=None,
+            thinking_budget=None,
         )
         self._wanted = wanted
         self._threshold = wanted.threshold

@@ -42,6 +42,8 @@ class GenerationState:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._bytes = 0
         """Number of text bytes made by the tokens so far."""
+        self._waiting = 0
+        """Number of text bytes that may belong to a stop string."""
         self._held: deque[_Held] = deque()
         self._undecided: _Held | None = None
         """A special token that counts as text only if another token follows."""
@@ -144,11 +146,12 @@ class GenerationState:
 
     def _emit(self, text: str) -> EngineOutput | None:
         """Emit the text that cannot be part of a stop string, with its tokens."""
+        self._waiting += len(text.encode())
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)
         if stop is not None:
             return self._end_at(text, stop, after)
-        waiting = len(self._stops.held.encode()) + len(self._utf8.getstate()[0])
-        return self._release(text, self._bytes - waiting)
+        self._waiting -= len(text.encode())
+        return self._release(text, self._bytes - self._waiting - len(self._utf8.getstate()[0]))
 
     def _finish(self, text: str, reason: FinishReason, cause: int | None = None) -> EngineOutput:
         text, stop, after = self._stops.feed(text, searching=self.count > self._min_tokens)

@@ -10,6 +10,7 @@ from itertools import islice
 from msgspec import Struct
 
 from gateway.sdk import EngineOutput, FinishReason, Sampling, TokenLogprob, TopLogprob
+from gateway.sdk.engines import StopStrings
 from gateway_scripted.tokenizer import ScriptedTokenizer
 
 
@@ -41,43 +42,34 @@ def make_script(
 ) -> Script:
     """Cut `token_ids` like an engine: at a stop string or token, or after `limit` tokens.
 
-    A stop string may span tokens. The text ends before the earliest one, or after it if the sampling includes stop
+    A stop string may span tokens. The text ends before the one that ends first, or after it if the sampling includes stop
     strings. A stop token is counted and has no text.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    reach = max(map(len, sampling.stop), default=1) - 1
+    stops = StopStrings(sampling.stop)
     tokens: list[ScriptedToken] = []
-    recent, before = (
-        "",
-        0,
-    )  # the characters in which a stop string may begin, and the number of characters before them
+    shown = 0  # characters before those in which a stop string may begin
     for token_id in token_ids:
         if len(tokens) >= limit:
             return Script(_visible(tokens), "length")
         early = len(tokens) + 1 < (sampling.min_tokens or 0)
-        stops = token_id in sampling.stop_token_ids
-        if (stops or (token_id in eos_token_ids and not sampling.ignore_eos)) and not early:
-            shown = stops and sampling.include_stop_str_in_output
-            data = tokenizer.token_bytes(token_id) if shown else b""
+        ends = token_id in sampling.stop_token_ids
+        if (ends or (token_id in eos_token_ids and not sampling.ignore_eos)) and not early:
+            data = b""
+            if ends and sampling.include_stop_str_in_output:
+                data = tokenizer.token_bytes(token_id)
             tokens.append(ScriptedToken(token_id, decoder.decode(data), data))
-            return Script(_visible(tokens), "stop", token_id if stops else None)
+            return Script(_visible(tokens), "stop", token_id if ends else None)
         hidden = sampling.skip_special_tokens and tokenizer.is_control(token_id)
         data = b"" if hidden else tokenizer.token_bytes(token_id)
         text = decoder.decode(data)
         tokens.append(ScriptedToken(token_id, text, data))
-        recent += text
-        if not early and (hit := _earliest(recent, sampling.stop)):
-            at, stop = hit
-            end = before + at + (len(stop) if sampling.include_stop_str_in_output else 0)
-            return Script(_visible(tokens, characters=end), "stop", stop)
-        surplus = max(0, len(recent) - reach)
-        recent, before = recent[surplus:], before + surplus
+        released, stop, _ = stops.feed(text, searching=not early)
+        shown += len(released)
+        if stop is not None:
+            shown += len(stop) if sampling.include_stop_str_in_output else 0
+            return Script(_visible(tokens, characters=shown), "stop", stop)
     return Script(_visible(tokens))
-
-
-def _earliest(text: str, stops: Sequence[str]) -> tuple[int, str] | None:
-    found = [(at, stop) for stop in stops if stop and (at := text.find(stop)) >= 0]
-    return min(found, key=lambda hit: hit[0], default=None)
 
 
 def _visible(tokens: list[ScriptedToken], *, characters: int | None = None) -> list[ScriptedToken]:
