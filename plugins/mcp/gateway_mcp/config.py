@@ -45,6 +45,9 @@ class McpServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Seconds for one call."""
     connect_timeout: Seconds = 30.0
     """Seconds to connect, or to start the program, and to list the tools."""
+    offer_timeout: Seconds = 5.0
+    """Seconds that the start of the gateway, and requests that have the tools without asking, wait for a server that does
+    not answer. They then go on with its last known tools, or without them, while the gateway still tries."""
     max_output_bytes: Positive = 262_144
     """Maximum size in bytes of one result that the model reads; the rest is cut off."""
     max_message_bytes: Positive = 8_388_608

@@ -30,7 +30,7 @@ class ConfiguredServer(ToolServer):
         self._output = OutputCheck(pool, label)
         self._config = config
         self._closing_connections = closing_connections
-        self._tool_list = ToolList(self._list, ttl=config.tools_ttl)
+        self._tool_list = ToolList(self._list, ttl=config.tools_ttl, label=label, goes_on=True)
         self._shared = (
             [self._link() for _ in range(config.connections)] if config.scope == "shared" else []
         )
@@ -44,7 +44,18 @@ class ConfiguredServer(ToolServer):
         return program if shutil.which(program, path=path) is None else None
 
     async def tools(self) -> Sequence[ServerTool]:
-        return await self._tool_list.get()
+        """The tools. Only the first attempt to list them may take `connect_timeout`: later ones are waited for no longer than
+        if nobody had asked for the tools."""
+        return await self._tool_list.get(
+            self._config.offer_timeout if self._tool_list.tried else None
+        )
+
+    async def tools_soon(self) -> Sequence[ServerTool]:
+        """The tools, for requests that have not asked for them. A server that does not answer is not waited for."""
+        return await self._tool_list.get(self._config.offer_timeout)
+
+    def check(self, context: SessionContext) -> ToolServer | None:
+        return _Offered(self) if context.entry is None else None
 
     async def probe(self) -> Sequence[ServerTool]:
         # Past the cached list, and without its lock: requests do not wait for a probe.
@@ -52,11 +63,14 @@ class ConfiguredServer(ToolServer):
 
     def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
         if self._shared:
-            return nullcontext(LinkSession(self._shared, self._output))
-        return private_session(self._link(), self._closing_connections, self._output)
+            return nullcontext(LinkSession(self._shared, self._output, self._tool_list.repeatable))
+        return private_session(
+            self._link(), self._closing_connections, self._output, self._tool_list.repeatable
+        )
 
     async def close(self) -> None:
         """Disconnect permanently. Does not raise."""
+        await self._tool_list.close()
         for link in self._shared:
             await link.close()
 
@@ -65,6 +79,7 @@ class ConfiguredServer(ToolServer):
         return ServerLink(
             [configured_transport(config)],
             connect_timeout=config.connect_timeout,
+            label=self.label,
             tools_changed=self._tool_list.changed if config.scope == "shared" else None,
         )
 
@@ -72,8 +87,7 @@ class ConfiguredServer(ToolServer):
         config = self._config
         link = self._shared[0] if self._shared else self._link()
         try:
-            connection = await link.connected()
-            found = await connection.list_tools(
+            found = await link.list_tools(
                 seconds=config.connect_timeout, max_bytes=config.max_tools_bytes
             )
         finally:
@@ -91,3 +105,17 @@ class ConfiguredServer(ToolServer):
             for tool in found
             if config.allowed_tools is None or tool.name in config.allowed_tools
         ]
+
+
+class _Offered(ToolServer):
+    """A configured server whose tools a request has without asking for them."""
+
+    def __init__(self, server: ConfiguredServer) -> None:
+        self._server = server
+        self.label = server.label
+
+    async def tools(self) -> Sequence[ServerTool]:
+        return await self._server.tools_soon()
+
+    def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
+        return self._server.session(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from gateway.sdk.net import HostGuard
 from gateway_mcp.config import HttpTransport, McpServerConfig
-from gateway_mcp.connection import Dial
+from gateway_mcp.connection import Dial, ReportingStream
 from gateway_mcp.http import http_client
 
 
@@ -53,12 +53,13 @@ def http_transport(
 ) -> Dial:
     """The transport for a server at `url`."""
 
-    def client() -> httpx2.AsyncClient:
+    def client(refused: Callable[[int], None] | None = None) -> httpx2.AsyncClient:
         return http_client(
             headers,
             connect_timeout=connect_timeout,
             max_message_bytes=max_message_bytes,
             guard=guard,
+            refused=refused,
         )
 
     @asynccontextmanager
@@ -71,16 +72,26 @@ def http_transport(
         ):
             yield streams
 
-    def sse_http(
-        headers: dict[str, str] | None = None,
-        timeout: httpx2.Timeout | None = None,
-        auth: httpx2.Auth | None = None,
-    ) -> httpx2.AsyncClient:
-        return client()
+    @asynccontextmanager
+    async def sse() -> AsyncIterator[TransportStreams]:
+        streams: list[ReportingStream] = []
 
-    if transport == "sse":
-        return lambda: sse_client(url, httpx_client_factory=sse_http)
-    return streamable
+        def refused(status: int) -> None:
+            for stream in streams:
+                stream.report(status)
+
+        def sse_http(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            return client(refused)
+
+        async with sse_client(url, httpx_client_factory=sse_http) as (read, write):
+            streams.append(ReportingStream(read))
+            yield streams[0], write
+
+    return sse if transport == "sse" else streamable
 
 
 def likely_transports(url: str) -> tuple[HttpTransport, HttpTransport]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import httpx2
@@ -11,6 +11,7 @@ import httpx2
 from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport
 from gateway.sdk.net import HostGuard
 from gateway_mcp.screening import ScreenedTransport
+from gateway_mcp.statuses import StatusTransport
 
 
 @cache
@@ -25,19 +26,25 @@ def http_client(
     connect_timeout: float,
     max_message_bytes: int,
     guard: HostGuard | None = None,
+    refused: Callable[[int], None] | None = None,
 ) -> httpx2.AsyncClient:
     """A client for one MCP server. With a `guard`, proxies of the environment are ignored, because they would connect
     to unchecked addresses.
 
-    Reads have no timeout, because servers keep streams open; calls have one.
+    `refused` is called with the status of each refused message. Reads have no timeout, because servers keep streams open;
+    calls have one.
     """
     trust_env = guard is None
     transport: httpx2.AsyncBaseTransport = HttpTransport(_tls_context(trust_env))
     if guard is not None:
         transport = GuardedTransport(transport, guard)
     return httpx2.AsyncClient(
-        transport=ScreenedTransport(
-            LimitedTransport(transport, max_message_bytes, event_streams=True), max_message_bytes
+        transport=StatusTransport(
+            ScreenedTransport(
+                LimitedTransport(transport, max_message_bytes, event_streams=True),
+                max_message_bytes,
+            ),
+            refused,
         ),
         headers={"accept-encoding": "identity", **headers},
         timeout=httpx2.Timeout(connect_timeout, read=None),

@@ -94,7 +94,7 @@ class RemoteServers:
         kept = self._lists.get(key)
         if kept is None:
             kept = (
-                ToolList(server.list_tools, ttl=self._config.tools_ttl),
+                ToolList(server.list_tools, ttl=self._config.tools_ttl, label="of a request"),
                 OutputCheck(self._pool, url),
             )
             self._lists.put(key, kept)
@@ -140,15 +140,16 @@ class RemoteServer(ToolServer):
         return await self.tool_list.get()
 
     def session(self, context: SessionContext) -> AbstractAsyncContextManager[ToolSession]:
-        return private_session(self._link(), self._closing_connections, self.output)
+        return private_session(
+            self._link(), self._closing_connections, self.output, self.tool_list.repeatable
+        )
 
     async def list_tools(self) -> Sequence[ServerTool]:
         """List the tools, on a separate connection."""
         config = self._config
         link = self._link()
         try:
-            connection = await link.connected()
-            found = await connection.list_tools(
+            found = await link.list_tools(
                 seconds=config.connect_timeout, max_bytes=config.max_tools_bytes
             )
         finally:

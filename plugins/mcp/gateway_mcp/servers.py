@@ -84,9 +84,10 @@ class McpServers(ToolServer):
         await self._pool.close()
 
     async def _try(self, server: ConfiguredServer) -> None:
-        """Connect in advance. An unavailable server does not stop the gateway: it is retried on demand."""
+        """Connect in advance. An unavailable server does not stop the gateway: it is retried on demand. One that does not
+        answer is waited for in the background."""
         try:
-            await server.tools()
+            await server.tools_soon()
         except ServerFailure as error:
             logger.warning("the MCP server %s is not there: %s", server.label, error)
 

@@ -7,9 +7,11 @@ import sys
 from typing import Any
 
 import anyio
+import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 server = MCPServer("example")
 state = {"count": 0}
@@ -74,9 +76,30 @@ async def learn(name: str, context: Context[Any, Any]) -> str:
     return "Learned."
 
 
+def with_sessions(app: Any) -> Any:
+    """The server as its SDK was when all had sessions: the question for the newer protocol is not understood."""
+
+    async def older(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        if headers.get(b"mcp-protocol-version") in (
+            None,
+            *(v.encode() for v in HANDSHAKE_PROTOCOL_VERSIONS),
+        ):
+            await app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send(
+            {"type": "http.response.body", "body": b"Bad Request: Unsupported protocol version"}
+        )
+
+    return older
+
+
 if __name__ == "__main__":
     transport = sys.argv[1]
     if transport == "stdio":
         server.run("stdio")
+    elif "sessions" in sys.argv[3:]:  # the protocol before 2026-07-28
+        uvicorn.run(with_sessions(server.streamable_http_app()), port=int(sys.argv[2]))
     else:
         server.run(transport, host="127.0.0.1", port=int(sys.argv[2]))  # type: ignore[call-overload]

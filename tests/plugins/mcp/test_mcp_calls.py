@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,24 @@ def test_a_megabyte_is_cut_with_a_note(mcp_gateway: StartGateway) -> None:
     output = response["output"][1]["output"]
     assert len(output) < 5200
     assert output.endswith("gave 1000000 bytes, of which these are the first 5000.]")
+
+
+def test_a_server_that_restarts_between_two_responses_is_not_noticed(
+    mcp_gateway: StartGateway, start_mcp_server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its SDK says that it does not know the session; the gateway begins another and repeats the call."""
+    server = start_mcp_server("streamable-http", "sessions")
+    gateway = mcp_gateway(servers={"ex": {"url": server.url}})
+    caplog.set_level(logging.INFO, "gateway.mcp")
+    for process in range(3):
+        _, response = streamed(gateway, input="count for me")
+        call = response["output"][1]
+        assert call["status"] == "completed", call
+        assert call["output"].startswith("Call 1 of process"), process
+        server.kill()
+        server.start()
+    assert "the MCP server ex: the MCP server has ended the session" in caplog.text
+    assert "HTTP status 404 (Not Found)" in caplog.text
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "sse"])
