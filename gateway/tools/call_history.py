@@ -11,6 +11,7 @@ from gateway.errors import InvalidRequest, ParamPath
 from gateway.protocols import CallRecord
 from gateway.tools.client_functions import qualified_name
 from gateway.tools.client_run import call_arguments
+from gateway.tools.listed_names import qualified
 from gateway.wire import items
 from gateway.wire.content import InputImage
 
@@ -58,7 +59,8 @@ class CallHistory:
                 name = qualified_name(item.name, item.namespace or None)
                 self.call(item.call_id, name, json_text({"input": item.input}), param)
             case items.McpCall():
-                self._add_result(item.id, item.name, item.arguments, _mcp_result(item), param)
+                name = self._offered_name(item.server_label, item.name)
+                self._add_result(item.id, name, item.arguments, _mcp_result(item), param)
             case items.McpApprovalRequest():
                 self._awaiting[item.id] = item
             case items.McpApprovalResponse():
@@ -66,7 +68,8 @@ class CallHistory:
                 if asked is not None and not item.approve:
                     model_text = "The user did not approve this call."
                     model_text += f" Reason: {item.reason}" if item.reason else ""
-                    self._add_result(asked.id, asked.name, asked.arguments, model_text, param)
+                    name = self._offered_name(asked.server_label, asked.name)
+                    self._add_result(asked.id, name, asked.arguments, model_text, param)
             case items.WebSearchCall():
                 self.read_search(item, param)
             case items.FileSearchCall():
@@ -112,6 +115,11 @@ class CallHistory:
                     f"Items of type '{item.__struct_config__.tag}' cannot be put into this model's prompt. Leave it out.",
                     param=param,
                 )
+
+    def _offered_name(self, label: str, name: str) -> str:
+        """The name under which the model sees a listed server's tool now."""
+        full = qualified(label, name)
+        return full if full in self.tool_names else name
 
     def read_search(self, item: items.WebSearchCall, param: ParamPath) -> None:
         """Add a search call and its result."""

@@ -31,6 +31,12 @@ class ListedServer(Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why the tools could not be listed; `tools` is then empty."""
 
+    @property
+    def named_by_address(self) -> bool:
+        """Whether the request gave the server's address, so that the configuration does not vouch for it."""
+        entry = self.context.entry
+        return isinstance(entry, wire.McpTool) and isinstance(entry.server_url, str)
+
     def listing(self) -> items.McpListTools:
         """The same as an item of the response, without an id."""
         return items.McpListTools(

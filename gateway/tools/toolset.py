@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -21,6 +20,7 @@ from gateway.tools.available import AvailableTools, BoundTool, with_variants
 from gateway.tools.client_functions import ClientFunction
 from gateway.tools.entries import Omitted, Selection, tool_entries
 from gateway.tools.fitting import fitted
+from gateway.tools.listed_names import ListedNames
 from gateway.tools.requested import ListedServer, RequestTools
 from gateway.tools.roles import CallRole, ClientTool
 from gateway.tools.tool_choice import KnownTools, resolve_choice
@@ -82,12 +82,13 @@ class _Builder:
         if label is not None:
             self.listed[label, name] = name
 
-    def serve_listed(self, listed: ListedServer) -> None:
-        """Offer the tools of a listed server. If a name is taken, the model sees it prefixed with the server's label."""
+    def serve_listed(self, listed: ListedServer, names: ListedNames) -> None:
+        """Offer the tools of a listed server. If a name is taken, or the server was named by the request, the model sees it
+        prefixed with the server's label."""
         label = listed.server.label
         for tool in listed.tools:
             name = tool.definition.name
-            prompt_name = self._free_name(name, label)
+            prompt_name = names.free(label, name, self.roles, trusted=not listed.named_by_address)
             needs_approval = name in listed.needs_approval
             self.definitions[prompt_name] = msgspec.structs.replace(
                 tool.definition, name=prompt_name
@@ -100,19 +101,16 @@ class _Builder:
             self.bound_tools[prompt_name] = BoundTool(listed.server, tool, listed.context)
             self.listed[label, name] = prompt_name
 
-    def _free_name(self, name: str, label: str) -> str:
-        """A name that is valid in prompts and unique in this request."""
-        for candidate in (name, f"{label}__{name}"):
-            prompt_name = _NOT_IN_NAMES.sub("_", candidate)[:128]
-            if prompt_name not in self.definitions:
-                return prompt_name
-        number = 2
-        while f"{prompt_name[:120]}_{number}" in self.definitions:
-            number += 1
-        return f"{prompt_name[:120]}_{number}"
+    def accept_bare_names(self, listed: ListedServer) -> None:
+        """Accept calls of a server's tools also without the label, though the model does not see these names. For a request that
+        has no other tools."""
+        for tool in listed.tools:
+            name = tool.definition.name
+            prompt_name = self.listed[listed.server.label, name]
+            if name not in self.roles:
+                self.roles[name] = self.roles[prompt_name]
+                self.bound_tools[name] = self.bound_tools[prompt_name]
 
-
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]")
 
 NO_REQUEST_TOOLS = RequestTools()
 _NO_TOOLS = Toolset()
@@ -131,8 +129,8 @@ def build_toolset(
     """Resolve a request's tools. Raises `InvalidRequest` or `Unsupported` with the precise parameter.
 
     `requested` has the servers that entries of `tools` select. Their tools are added last, so they are renamed if names
-    clash. `item_tools` are tools from input items, each with its parameter path. `renderer` may be a
-    `BuiltinToolRenderer`. `context` describes the request to tool servers, without an entry.
+    clash, and those of servers that the request names by an address after all others. `item_tools` are tools from input
+    items, each with its parameter path. `renderer` may be a `BuiltinToolRenderer`. `context` describes the request to tool servers, without an entry.
     """
     nothing_given = not (tools or item_tools or requested.named or requested.offered)
     if nothing_given and not offered.always and choice is None:
@@ -152,8 +150,13 @@ def build_toolset(
                     builder.serve(bound, entry.label)
             case Omitted():
                 omitted[entry.type] = None
-    for listed in (*requested.named.values(), *requested.offered):
-        builder.serve_listed(listed)
+    servers = sorted(
+        (*requested.named.values(), *requested.offered), key=lambda each: each.named_by_address
+    )
+    only = servers[0] if len(servers) == 1 and not builder.roles else None
+    names = ListedNames([each.server.label for each in servers])
+    for listed in servers:
+        builder.serve_listed(listed, names)
     known = KnownTools(
         roles=builder.roles,
         listed=builder.listed,
@@ -165,6 +168,8 @@ def build_toolset(
         omitted={kind for type_ in omitted for kind in with_variants(type_)},
     )
     definitions, resolved = resolve_choice(choice, list(builder.definitions.values()), known)
+    if only is not None:
+        builder.accept_bare_names(only)
     return Toolset(
         definitions=definitions,
         roles=builder.roles,

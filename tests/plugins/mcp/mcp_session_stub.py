@@ -119,7 +119,8 @@ class SessionServer:
             self.send(request, self.ending)
             return
         self.send(request, Ending(202))
-        method, result = message.get("method"), {}
+        method = message.get("method")
+        result: dict[str, Any] = {}
         if method == "initialize":
             result = {
                 "protocolVersion": "2025-06-18",
