@@ -8,22 +8,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from email.utils import parsedate_to_datetime
-from time import time
 
 import msgspec
 from msgspec import Struct
 
 from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
-from gateway_remote.failures import ReplicaBusy, ReplicaFailure
+from gateway_remote.failures import ReplicaBusy, ReplicaFailure, retry_after_seconds
 from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
 
 _REFUSALS = (400, 404, 413, 422)
 _KINDS: Mapping[int, type[GatewayError]] = {404: NotFound, 413: PayloadTooLarge}
-_LONGEST_WAIT = 60.0
-"""Upper bound on an upstream's Retry-After, in seconds."""
 _TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
 _PARAMETERS: Mapping[str, ParamPath] = {
     "messages": ("input",),
@@ -80,7 +76,7 @@ class Translator:
             otherwise = f"The upstream server refused the request ({status})."
             return self.refusal(error, otherwise, status=status)
         if status == 429:
-            return ReplicaBusy(f"it asks to wait (429): {said}", _seconds(retry_after))
+            return ReplicaBusy(f"it asks to wait (429): {said}", retry_after_seconds(retry_after))
         if status in (401, 403):
             logger.error(
                 "the upstream refuses the gateway itself (%d): %s; check api_key and headers",
@@ -126,16 +122,3 @@ def _read(body: bytes) -> UpstreamError:
     if message is None and envelope.detail:
         message = str(envelope.detail)
     return UpstreamError(message, envelope.type, envelope.param, envelope.code)
-
-
-def _seconds(retry_after: str | None) -> float:
-    """Parse a Retry-After header, given in seconds or as a date. Returns seconds."""
-    value = (retry_after or "").strip()
-    try:
-        wanted = float(value)
-    except ValueError:
-        try:
-            wanted = parsedate_to_datetime(value).timestamp() - time()
-        except ValueError:
-            wanted = 1.0
-    return min(_LONGEST_WAIT, max(0.1, wanted))

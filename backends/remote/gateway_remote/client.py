@@ -17,6 +17,7 @@ from gateway_remote.failures import (
     ReplicaFailure,
     read_error,
     refusal,
+    retry_after_seconds,
     too_large,
 )
 from gateway_remote.reading import reader_of
@@ -321,14 +322,6 @@ def error_of_engine(status: int, body: bytes, retry_after: str | None) -> Except
     if status == 429:
         return ReplicaBusy(said, retry_after_seconds(retry_after))
     return ReplicaFailure(said)
-
-
-def retry_after_seconds(value: str | None) -> float:
-    """Parse a Retry-After header. Dates are treated as one second."""
-    try:
-        return min(60.0, max(0.1, float(value or 1)))
-    except ValueError:
-        return 1.0
 
 
 def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:

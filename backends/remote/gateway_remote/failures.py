@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from time import time
 
 import msgspec
 from msgspec import Struct
@@ -64,6 +67,27 @@ _PARAMETERS: Mapping[str, str | ParamPath] = {
     "guided_decoding": ("text", "format"),
 }
 """Maps the servers' parameter names to the gateway's."""
+
+
+_LONGEST_WAIT = 60.0
+"""Upper bound on a server's Retry-After, in seconds."""
+_SHORTEST_WAIT = 1.0
+"""Seconds that a server is left alone that names none, or none that makes sense: 0, negative ones, a date in the past."""
+
+
+def retry_after_seconds(value: str | None) -> float:
+    """Parse a Retry-After header, given in seconds or as a date. Returns seconds, from 1 to 60."""
+    text = (value or "").strip()
+    try:
+        wanted = float(text)
+    except ValueError:
+        try:
+            wanted = parsedate_to_datetime(text).timestamp() - time()
+        except (ValueError, TypeError, OverflowError, OSError):
+            return _SHORTEST_WAIT
+    if math.isnan(wanted):
+        return _SHORTEST_WAIT
+    return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, wanted))
 
 
 def read_error(body: bytes, status: int) -> ReplicaErrorBody:

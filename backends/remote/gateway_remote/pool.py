@@ -96,9 +96,11 @@ class Pool:
             self._wake_all()
 
     def check_failed(self, replica: Replica, reason: str, *, threshold: int) -> None:
-        """Record a failed health check. If it ejects the replica, requests without a token move to others."""
+        """Record a failed health check. If it ejects the replica, requests without a token move to others, and those that
+        wait for a slot no longer wait for one here."""
         if replica.check_failed(reason, threshold=threshold):
             replica.cancel_waiting()
+            self._wake_all()
 
     async def acquire(
         self, chain: Sequence[int] = (), *, avoiding: Collection[Replica] = ()
@@ -122,18 +124,21 @@ class Pool:
         while True:
             if self._closed:
                 raise EngineUnavailable("The server is shutting down.")
+            # One reading of the clock for the whole decision. A replica that became free between two readings would be
+            # neither picked nor refused, and nobody would wake the request.
+            now = self._clock()
             if not queued:
-                replica = self._pick(chain, avoiding)
+                replica = self._pick(chain, avoiding, now)
                 if replica is not None:
-                    return self._lease(replica, chain)
+                    return self._lease(replica, chain, now)
             queued = False
             alive = [each for each in self.replicas if not each.draining and each.down is None]
             if alive:
                 give_up = None
-                self._refuse_if_all_busy(alive)
+                self._refuse_if_all_busy(alive, now)
+                # All are full here, or others wait already: the end of a request wakes the first who waits.
                 await self._wait(ticket)
                 continue
-            now = self._clock()
             if give_up is None:
                 give_up = now + self._settings.wait_for_replica
             if now >= give_up:
@@ -152,7 +157,7 @@ class Pool:
 
     def release(self, lease: Lease, outcome: Outcome, *, retry_after: float = 1.0) -> None:
         """Release a slot and record the request's outcome. `retry_after` is the delay that a busy replica asked for, in
-        seconds."""
+        seconds, as from `gateway_remote.failures.retry_after_seconds`."""
         replica, totals = lease.replica, lease.replica.totals
         replica.running -= 1
         now = self._clock()
@@ -218,8 +223,9 @@ class Pool:
         if not replica.running and self._replicas.get(replica.endpoint) is replica:
             del self._replicas[replica.endpoint]
 
-    def _pick(self, chain: Sequence[int], avoiding: Collection[Replica]) -> Replica | None:
-        now = self._clock()
+    def _pick(
+        self, chain: Sequence[int], avoiding: Collection[Replica], now: float
+    ) -> Replica | None:
         free = [
             each
             for each in self.replicas
@@ -252,16 +258,15 @@ class Pool:
         )
         return candidates[index]
 
-    def _lease(self, replica: Replica, chain: Sequence[int]) -> Lease:
+    def _lease(self, replica: Replica, chain: Sequence[int], now: float) -> Lease:
         matched = replica.prefixes.match(chain)
         replica.prefixes.add(chain)
         replica.running += 1
         replica.totals.requests += 1
         replica.totals.affine += matched > 0
-        return Lease(replica, replica.breaker.entered(self._clock()), matched)
+        return Lease(replica, replica.breaker.entered(now), matched)
 
-    def _refuse_if_all_busy(self, alive: Collection[Replica]) -> None:
-        now = self._clock()
+    def _refuse_if_all_busy(self, alive: Collection[Replica], now: float) -> None:
         waits = [each.busy_until - now for each in alive if not each.full]
         if waits and min(waits) > 0:
             raise RateLimited(

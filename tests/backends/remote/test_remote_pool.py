@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.errors import EngineUnavailable, RateLimited
 from gateway_remote.breaker import Breaker
 from gateway_remote.choose import choose, load_cap
+from gateway_remote.failures import retry_after_seconds
 from gateway_remote.pool import Lease, Pool, PoolSettings
 from gateway_remote.prefix import PrefixIndex, prefix_chain
 from gateway_remote.replica import endpoint
@@ -326,3 +328,95 @@ def test_closing_the_pool_ends_the_wait_of_those_who_queue() -> None:
             await waiting
 
     asyncio.run(scenario())
+
+
+class RestlessClock(Clock):
+    """A clock that goes on with each reading, as real ones do: a decision that reads it twice sees two times."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def __call__(self) -> float:
+        self.now += self._rng.choice([0.0, 0.0, 0.001, 0.1, 1.0])
+        return self.now
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 3),
+    st.sampled_from([None, 1, 2]),
+    st.lists(
+        st.sampled_from(["0", "-1", "nan", "-inf", "0.001", "inf", "1", "2", None, "soon"]),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_no_waiter_is_left_without_somebody_who_wakes_it(
+    seed: int, count: int, limit: int | None, waits: list[str | None]
+) -> None:
+    """Whatever servers ask for, whatever health checks find, and however the clock goes on between two readings: while all
+    is at rest, a request waits only for the end of another one on a replica that can serve."""
+    rng = random.Random(seed)
+
+    async def scenario() -> None:
+        pool = pool_of(count, RestlessClock(rng), seed, max_running=limit, wait_for_replica=0.001)
+        held: list[Lease] = []
+
+        async def one() -> None:
+            with contextlib.suppress(EngineUnavailable, RateLimited):
+                held.append(await pool.acquire())
+
+        tasks: list[asyncio.Task[None]] = []
+
+        async def at_rest() -> None:
+            for _ in range(4 * len(tasks) + 10):
+                await asyncio.sleep(0)
+            alive = [each for each in pool.replicas if not each.draining and each.down is None]
+            if any(not task.done() for task in tasks):
+                assert not alive or all(each.full for each in alive)
+                if not alive:  # it gives up by itself, though nobody ends a request or comes
+                    await asyncio.wait(tasks, timeout=10)
+                    assert all(task.done() for task in tasks)
+
+        for _ in range(40):
+            match rng.randrange(6):
+                case 0 | 1:
+                    tasks.append(asyncio.create_task(one()))
+                case 2 | 3 if held:
+                    outcome = rng.choice(["served", "failed", "busy", "busy", "abandoned"])
+                    after = retry_after_seconds(rng.choice(waits))
+                    pool.release(held.pop(rng.randrange(len(held))), outcome, retry_after=after)
+                case 4:
+                    replica = rng.choice(list(pool.replicas))
+                    if rng.random() < 0.4:
+                        pool.check_failed(replica, "ill", threshold=1)
+                    else:
+                        pool.check_passed(replica)
+                case 5 if tasks:
+                    rng.choice(tasks).cancel()
+            if rng.random() < 0.6:
+                await at_rest()
+            tasks = [task for task in tasks if not task.done()]
+        await at_rest()
+        pool.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        *((odd, 1.0) for odd in (None, "", "soon", "0", "-0", "-5", "nan", "-inf", "0.001", "0.9")),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 1.0),
+        ("Mon, 01 Jan 0001 00:00:00 -0000", 1.0),
+        ("1", 1.0),
+        (" 7 ", 7.0),
+        ("2.5", 2.5),
+        *((long, 60.0) for long in ("61", "inf", "1e999", "Fri, 31 Dec 9999 23:59:59 GMT")),
+    ],
+)
+def test_a_wait_that_makes_no_sense_is_like_none(value: str | None, seconds: float) -> None:
+    assert retry_after_seconds(value) == seconds
