@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.deltas import CallEnded, Delta, RefusalDelta, joined
+from gateway.engines.estimates import TokenEstimate
 from gateway.errors import EngineError, GatewayError, InvalidRequest
 from gateway.loop.beam_search import Beams
 from gateway.loop.engine_request import constraint_for, engine_request, stops_in_text
@@ -342,6 +343,10 @@ class Generator:
         observe: Callable[[EngineOutput], object] | None = first.see
         read = parser.feed
         count = PromptCount(request)
+        if count.estimate is not None:
+            write = _weighed(count.estimate, write)
+        left = False
+        """Whether the generation was cancelled."""
         intake = Intake(read, write, sink)
         finish: FinishReason | None = None
         last: Sequence[Delta] = ()
@@ -370,7 +375,12 @@ class Generator:
         held_back = sink if isinstance(sink, HeldSink) else None
         output: EngineOutput | None = None
         read_at_once = 0
-        live = LiveGeneration(clock(), first, lambda: count.output or intake.tokens)
+        estimate = count.estimate
+        live = LiveGeneration(
+            clock(),
+            first,
+            lambda: count.output or intake.tokens or (0 if estimate is None else estimate.tokens),
+        )
         if self.stats is not None:
             self.stats.generates(live)
         try:
@@ -439,6 +449,7 @@ class Generator:
                 await sink(out)
             raise
         except asyncio.CancelledError:
+            left = True
             # It was cancelled while the engine ended: what came last is a part of the items, so its events are sent too.
             if last and (out := write(last)):
                 await sink(out)
@@ -454,6 +465,8 @@ class Generator:
             held, last = [*last, *held], ()
             if content is not None:
                 content.see(held)
+            if estimate is not None:
+                estimate.see(held)
             out = writer.end(held, finish)
             ends.append(out)
             return out
@@ -463,6 +476,8 @@ class Generator:
             tokens, generated = self.tokens, intake.tokens
             if output is not None and (generated or output.finish_reason not in ("error", "abort")):
                 self.began = True
+            if left or output is not None:
+                count.estimate_unreported()
             if self.counts_prompt:
                 tokens.input += count.prompt
                 tokens.cached += count.cached
@@ -512,6 +527,18 @@ def _seen(
         return write(deltas)
 
     return observe_and_write
+
+
+def _weighed(
+    estimate: TokenEstimate, write: Callable[[Sequence[Delta]], OutT]
+) -> Callable[[Sequence[Delta]], OutT]:
+    """`write`, for an engine whose outputs have no tokens."""
+
+    def weigh_and_write(deltas: Sequence[Delta]) -> OutT:
+        estimate.see(deltas)
+        return write(deltas)
+
+    return weigh_and_write
 
 
 class _FirstOutput:

@@ -8,7 +8,8 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.protocols import EngineOutput, EngineRequest, TokensPrompt
+from gateway.engines.estimates import TokenEstimate, estimated_prompt
+from gateway.protocols import ChatPrompt, EngineOutput, EngineRequest, TokensPrompt
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 
@@ -88,17 +89,31 @@ def expected_tokens(requests: Iterable[EngineRequest], n: int = 1) -> ExpectedTo
 
 class PromptCount:
     """A generation's prompt tokens, as reported by the engine or else from the rendered prompt; and the output counts
-    that a message-level engine reports."""
+    that a message-level engine reports. What such an engine does not report is estimated."""
 
     def __init__(self, request: EngineRequest) -> None:
         prompt = request.prompt
-        self.prompt = len(prompt.token_ids) if isinstance(prompt, TokensPrompt) else 0
+        self.prompt = 0
         self.cached = 0
         self.output = 0
         self.reasoning = 0
+        self.estimate: TokenEstimate | None = None
+        """Of the output, from its text; None if the engine takes tokens, whose outputs have them."""
+        self._messages: ChatPrompt | None = None
+        if isinstance(prompt, TokensPrompt):
+            self.prompt = len(prompt.token_ids)
+        else:
+            self.estimate, self._messages = TokenEstimate(), prompt
+
+    def estimate_unreported(self) -> None:
+        """Estimate what a message-level engine has not reported: because its upstream does not, or because the generation ended
+        early. Called at the end of a generation that the upstream has worked on."""
+        if self._messages is not None and self.estimate is not None:
+            self.prompt = self.prompt or estimated_prompt(self._messages)
+            self.output = self.output or self.estimate.tokens
 
     def note(self, output: EngineOutput) -> None:
-        if output.prompt_tokens is not None:
+        if output.prompt_tokens is not None and (output.prompt_tokens or self.estimate is None):
             self.prompt = output.prompt_tokens
         if output.cached_tokens is not None:
             self.cached = output.cached_tokens

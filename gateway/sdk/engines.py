@@ -19,6 +19,7 @@ from gateway.engines.embedding_only import (
     only_embeds,
 )
 from gateway.engines.engine_arguments import check_engine_arguments
+from gateway.engines.estimates import estimated_tokens
 from gateway.engines.hugging_face import (
     chat_template_of,
     ending_tokens,
@@ -111,6 +112,7 @@ __all__ = [
     "decoded",
     "encoded",
     "ending_tokens",
+    "estimated_tokens",
     "first_problem",
     "is_small",
     "locate_error",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from gateway.sdk import (
     BlockEnded,
+    CallEnded,
+    Delta,
     EngineOutput,
     EngineRequest,
     FinishReason,
@@ -23,11 +25,12 @@ class DeltaBuilder:
 
     def __init__(self, request: EngineRequest, translator: Translator) -> None:
         turn, wanted = request.turn, request.sampling.logprobs
-        one_call = turn is not None and bool(turn.tools) and not turn.parallel_tool_calls
-        self.blocks = Blocks(one_call=one_call)
+        self._one_call = turn is not None and bool(turn.tools) and not turn.parallel_tool_calls
+        self.blocks = Blocks(one_call=self._one_call)
         self.translator = translator
         self.complete = False
         self.count = 0
+        """Number of output tokens; 0 while the upstream has not reported it."""
         self.reasoning = 0
         self.prompt: int | None = None
         self.cached: int | None = None
@@ -42,6 +45,24 @@ class DeltaBuilder:
     @property
     def finished(self) -> bool:
         return self._finish is not None
+
+    def report(
+        self,
+        prompt: int | None,
+        output: int | None,
+        *,
+        cached: int | None,
+        reasoning: int | None,
+    ) -> None:
+        """Note the upstream's counts. A report without a count, or with zero, does not take back an earlier one."""
+        if prompt is not None and prompt > 0:
+            self.prompt = prompt
+        if output is not None and output > 0:
+            self.count = output
+        if cached is not None and cached >= 0:
+            self.cached = max(cached, self.cached or 0)
+        if reasoning is not None and reasoning > 0:
+            self.reasoning = reasoning
 
     def text(self, text: str, tokens: Sequence[UpstreamLogprob] | None = None) -> None:
         """Add text and the log probabilities that arrived with it."""
@@ -76,10 +97,15 @@ class DeltaBuilder:
         last = self._finish is not None and (self.complete or self._cut)
         ready = self.blocks.ready
         if not last:
-            # The last deltas wait for the counts, so that a reader that stops at the last call still gets usage.
-            if self._finish is not None or not (ready or self._logprobs):
+            rest: list[Delta] = []
+            if self._finish is not None and self._one_call:
+                # A reader that takes one call stops at its end: that waits for the counts.
+                ends = next((at for at, each in enumerate(ready) if type(each) is CallEnded), None)
+                if ends is not None:
+                    ready, rest = ready[:ends], ready[ends:]
+            if not (ready or self._logprobs):
                 return None
-            self.blocks.ready = []
+            self.blocks.ready = rest
             if self._scores is None:
                 return EngineOutput(deltas=ready)
             output = EngineOutput(text=self._text, logprobs=self._logprobs, deltas=ready)

@@ -98,6 +98,8 @@ class ChatBuilder(DeltaBuilder):
     def read(self, choice: _Choice) -> None:
         """Read the choice of one chunk."""
         if (delta := choice.delta) is not None:
+            if self.count and (delta.content or delta.tool_calls):
+                self.count = self.reasoning = 0  # an earlier report, as of the first token
             reasoning = None
             for name in self._reasoning_fields:
                 reasoning = reasoning or getattr(delta, name)
@@ -154,9 +156,12 @@ def read_chat(event: bytes, builder: ChatBuilder) -> None:
             builder.read(choice)
     usage = chunk.usage
     if usage is not None:
-        builder.prompt = usage.prompt_tokens
-        builder.count = usage.completion_tokens or 0
-        if usage.prompt_tokens_details is not None:
-            builder.cached = usage.prompt_tokens_details.cached_tokens
-        if usage.completion_tokens_details is not None:
-            builder.reasoning = usage.completion_tokens_details.reasoning_tokens or 0
+        read, made = usage.prompt_tokens_details, usage.completion_tokens_details
+        builder.report(
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            cached=None if read is None else read.cached_tokens,
+            reasoning=None if made is None else made.reasoning_tokens,
+        )
+        if builder.finished and usage.prompt_tokens and usage.completion_tokens:
+            builder.complete = True  # whether or not the upstream says so

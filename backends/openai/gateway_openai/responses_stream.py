@@ -224,12 +224,13 @@ class ResponsesBuilder(DeltaBuilder):
         """End the response. Raises the translated exception if it failed."""
         usage = response.usage
         if usage is not None:
-            self.prompt = usage.input_tokens
-            self.count = usage.output_tokens or 0
-            if usage.input_tokens_details is not None:
-                self.cached = usage.input_tokens_details.cached_tokens
-            if usage.output_tokens_details is not None:
-                self.reasoning = usage.output_tokens_details.reasoning_tokens or 0
+            read, made = usage.input_tokens_details, usage.output_tokens_details
+            self.report(
+                usage.input_tokens,
+                usage.output_tokens,
+                cached=None if read is None else read.cached_tokens,
+                reasoning=None if made is None else made.reasoning_tokens,
+            )
         self.end(_finish(response))
         self.complete = True
 

@@ -28,6 +28,8 @@ _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 16 * 1024 * 1024
 _KEEP_ALIVE = 4.0
 """Idle time limit in seconds. uvicorn, which vLLM and SGLang use, closes idle connections after five."""
+_HTTP_END = 1.0
+"""Seconds for the HTTP end of a response whose content is complete."""
 
 T = TypeVar("T")
 Meaning: TypeAlias = Callable[[int, bytes, str | None], Exception]
@@ -41,20 +43,24 @@ class UndeliveredError(ReplicaFailure):
 class StreamedReply:
     """A streamed response. Must be closed with `close`."""
 
-    __slots__ = ("_connection", "_done", "_since", "_watch", "take")
+    __slots__ = ("_connection", "_done", "_end", "_since", "_watch", "overdue", "take")
 
     def __init__(
         self,
         connection: ReplicaConnection,
         watch: StallMonitor,
-        done: Callable[[ReplicaConnection], None],
+        done: Callable[[ReplicaConnection, bool], None],
     ) -> None:
+        """`done` takes the connection back; its second argument is that of `close`."""
         self._connection = connection
         self.take = connection.take
         """Returns the data received since the last call; see `ReplicaConnection.take`."""
         self._watch = watch
-        self._done: Callable[[ReplicaConnection], None] | None = done
+        self._done: Callable[[ReplicaConnection, bool], None] | None = done
         self._since: float | None = None
+        self._end: asyncio.TimerHandle | None = None
+        self.overdue = False
+        """Whether the end of the body has not come in the time that `expect_end` gave it."""
 
     @property
     def waiting_since(self) -> float | None:
@@ -79,25 +85,29 @@ class StreamedReply:
         """End the stream because it stalled; a waiting `read` raises."""
         self._connection.fail("it fell silent in the middle of a stream")
 
-    async def finish(self) -> None:
-        """Read the HTTP end of a body whose content is complete, so that the connection can be reused."""
-        try:
-            async with asyncio.timeout(1.0):
-                while await self._connection.read():
-                    pass
-        except (TimeoutError, ReplicaFailure):
-            # The content is complete; failing to reuse the connection does no harm.
-            pass
-        self.close()
+    def expect_end(self, seconds: float) -> None:
+        """Give the body `seconds` to end. Then `overdue` is set and the reader is woken. Does nothing after the first time."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().call_later(seconds, self._expire)
 
-    def close(self) -> None:
-        """Release the connection. It is kept if the response is complete, otherwise closed, which aborts the
-        request."""
+    def _expire(self) -> None:
+        self.overdue = True
+        self._connection.wake()
+
+    async def finish(self) -> None:
+        """Wait for the HTTP end of a body whose content is complete, so that the connection can be reused at once."""
+        await read_end(self._connection)
+
+    def close(self, *, content_complete: bool = False) -> None:
+        """Release the connection. It is kept if the response is complete, otherwise closed, which aborts the request.
+        `content_complete`: only the HTTP end is missing, and the connection is kept if that comes soon."""
         self._watch.remove(self)
         self._connection.arrived = None
+        if self._end is not None:
+            self._end.cancel()
         done, self._done = self._done, None
         if done is not None:
-            done(self._connection)
+            done(self._connection, content_complete)
 
 
 class ReplicaClient:
@@ -122,12 +132,16 @@ class ReplicaClient:
         self._clock = clock
         self._idle: dict[Address, list[ReplicaConnection]] = {}
         self._open: set[ReplicaConnection] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        """Connections whose HTTP end is awaited."""
         self._closed = False
         self.connections_opened = 0
 
     def close(self) -> None:
         """Close all connections. Open streams fail."""
         self._closed = True
+        for task in self._ending:
+            task.cancel()
         for connection in tuple(self._open):
             connection.close()
         self._open.clear()
@@ -284,8 +298,23 @@ class ReplicaClient:
         self._open.add(connection)
         return connection
 
-    def _keeper(self, address: Address) -> Callable[[ReplicaConnection], None]:
-        return lambda connection: self._keep(address, connection)
+    def _keeper(self, address: Address) -> Callable[[ReplicaConnection, bool], None]:
+        def keep(connection: ReplicaConnection, content_complete: bool) -> None:
+            if content_complete and not connection.complete and not self._closed:
+                task = asyncio.create_task(self._end(address, connection))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+            else:
+                self._keep(address, connection)
+
+        return keep
+
+    async def _end(self, address: Address, connection: ReplicaConnection) -> None:
+        """Read the HTTP end of a body whose content is complete, so that the connection can be reused."""
+        try:
+            await read_end(connection)
+        finally:
+            self._keep(address, connection)
 
     def _keep(self, address: Address, connection: ReplicaConnection) -> None:
         """Return the connection to the pool if it can be reused."""
@@ -298,6 +327,16 @@ class ReplicaClient:
     def _drop(self, connection: ReplicaConnection) -> None:
         self._open.discard(connection)
         connection.close()
+
+
+async def read_end(connection: ReplicaConnection) -> None:
+    """Read the HTTP end of a body whose content is complete, for a while."""
+    try:
+        async with asyncio.timeout(_HTTP_END):
+            while await connection.read():
+                pass
+    except (TimeoutError, ReplicaFailure):
+        pass  # The content is complete; failing to reuse the connection does no harm.
 
 
 async def _read_up_to(connection: ReplicaConnection, limit: int) -> bytes:

@@ -119,6 +119,10 @@ class ReplicaConnection(asyncio.Protocol):
             await self.changed()
         return data or b""
 
+    def wake(self) -> None:
+        """Wake the reader although nothing has arrived."""
+        self._wake()
+
     def fail(self, reason: str) -> None:
         """Close the connection; readers get `reason`."""
         if self._error is None and not self.complete:

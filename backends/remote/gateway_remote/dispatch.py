@@ -198,7 +198,7 @@ class Dispatcher:
             why = "" if self._discreet else f": {failure}"
             raise EngineError(f"The engine failed in the middle of its output{why}.") from failure
         finally:
-            reply.close()
+            reply.close(content_complete=outcome == "served" and stream.complete)
             self._pool.release(lease, outcome)
 
     async def answer_to(

@@ -12,6 +12,9 @@ from gateway_remote.client import StreamedReply
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.sse import EventSplitter
 
+END_WITHIN = 1.0
+"""Seconds between the finish reason and the end of the stream. Then the output ends without what is missing, such as usage."""
+
 
 class Builder(Protocol):
     """Builds outputs from events."""
@@ -76,8 +79,10 @@ class RemoteGeneration(Generic[BuilderT]):
         while True:
             try:
                 piece = self._take()
+                if piece is None:
+                    return self._ended()
                 if not piece:
-                    return None if piece is not None else self._ended()
+                    return self._awaiting_end() if builder.finished else None
                 for event in self._splitter.feed(piece):
                     if event == b"[DONE]":
                         builder.complete = True
@@ -97,6 +102,15 @@ class RemoteGeneration(Generic[BuilderT]):
                 return output
             if builder.complete and not builder.finished:
                 raise ReplicaFailure("its stream ended without a finish reason")
+
+    def _awaiting_end(self) -> EngineOutput | None:
+        """The finish reason is known, but neither the end of the stream nor, where it would do, the usage: some servers send
+        no end and leave the connection open. They get a while."""
+        if not self.reply.overdue:
+            self.reply.expect_end(END_WITHIN)
+            return None
+        self.builder.cut()
+        return self.builder.take()
 
     def _broken(self, failure: Exception) -> EngineOutput:
         """Return the output that preceded the failure and raise the failure next time. Raises it now if there is

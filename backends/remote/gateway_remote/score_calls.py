@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EngineError, ScoreRequest, ScoreResult, TextPair
+from gateway.sdk.engines import estimated_tokens
 from gateway_remote.dispatch import Dispatcher
 from gateway_remote.reading import reader_of
 
@@ -73,7 +74,9 @@ class ScoreCalls:
             for piece in pieces:
                 answer = await self._call(request, fields, piece)
                 scores[piece.start : piece.start + len(piece.documents)] = _read(answer, piece)
-                tokens += answer.usage.tokens if answer.usage else 0
+                told = answer.usage.tokens if answer.usage else 0
+                texts = (piece.query * len(piece.documents), *piece.documents)
+                tokens += told or estimated_tokens(texts)
 
         try:
             async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import EmbeddingRequest, EmbeddingResult, EngineError, InvalidRequest
-from gateway.sdk.engines import shortened, vector_of_json
+from gateway.sdk.engines import estimated_tokens, shortened, vector_of_json
 from gateway_remote.dispatch import Dispatcher
 from gateway_remote.reading import reader_of
 
@@ -60,7 +60,10 @@ class VectorCalls:
             for start in starts:
                 answer = await self._call(request, fields, start)
                 vectors[start : start + _PIECE] = self._read(answer, request, start)
-                tokens += answer.usage.prompt_tokens if answer.usage else 0
+                told = answer.usage.prompt_tokens if answer.usage else 0
+                tokens += (
+                    told if told > 0 else estimated_tokens(request.inputs[start : start + _PIECE])
+                )
 
         try:
             async with asyncio.TaskGroup() as group:

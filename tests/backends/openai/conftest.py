@@ -110,6 +110,11 @@ class Stub:
         """A chunk of Chat Completions."""
         return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
+    @staticmethod
+    def encoded(*events: Any) -> bytes:
+        """Several events in one write."""
+        return b"".join(b"data: %b\n\n" % encode(event) for event in events)
+
     def __init__(self) -> None:
         self.answer: Callable[[web.Request], Awaitable[web.StreamResponse]] = self.silent
         self.bodies: list[dict[str, Any]] = []

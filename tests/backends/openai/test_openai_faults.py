@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from gateway.deltas import TextDelta
+from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, TextDelta
 from gateway.errors import (
     ConfigurationError,
     EngineError,
@@ -19,6 +20,8 @@ from gateway.errors import (
     PayloadTooLarge,
     RateLimited,
 )
+from gateway.protocols import ToolDefinition, Turn
+from gateway.wire.item_decoding import decode_items
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -229,13 +232,92 @@ async def test_without_done_the_end_of_the_answer_is_the_end(stub: Any, asker: A
         assert (await asker.ask())[-1].finish_reason == "stop"
 
 
-async def test_an_answer_that_is_whole_but_not_ended_is_used_after_a_while(
-    stub: Any, asker: Any
+@pytest.mark.parametrize("together", [True, False], ids=["one write", "several"])
+@pytest.mark.parametrize("usage", ["own chunk", "in the last chunk"])
+async def test_an_answer_ends_when_its_finish_reason_and_usage_are_there(
+    stub: Any, asker: Any, usage: str, *, together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, then="hang")
-    async with asker.open(stub, **{**PATIENT, "stall_timeout": 2.0}):
+    """The upstream sends no [DONE] and leaves the connection open."""
+    monkeypatch.setattr("gateway_remote.generation.END_WITHIN", 50.0)
+    counts = {"usage": stub.usage["usage"]}
+    last = stub.chunk("stop") | (counts if usage == "in the last chunk" else {})
+    events = [stub.chunk(role="assistant"), stub.chunk(content="Yes"), last]
+    if usage == "own chunk":
+        events.append(stub.usage)
+    stub.says(*([stub.encoded(*events)] if together else events), then="hang")
+    async with asker.open(stub, **PATIENT), asyncio.timeout(20):
         outputs = await asker.ask()
     assert (outputs[-1].finish_reason, outputs[-1].output_tokens) == ("stop", 5)
+    assert outputs[-1].prompt_tokens == 7
+
+
+@pytest.mark.parametrize("comments", [True, False])
+async def test_without_usage_the_text_comes_at_once_and_the_end_after_a_second(
+    stub: Any, asker: Any, *, comments: bool
+) -> None:
+    begun = stub.encoded(stub.chunk(content="Yes"), stub.chunk("stop"))
+    pings = [b": still here\n\n"] * 40 if comments else []
+    stub.says(begun, *pings, pause=0.1, then="hang")
+    async with asker.open(stub, **PATIENT), asyncio.timeout(20):
+        outputs = await asker.ask()
+    assert outputs[0].deltas == [TextDelta("Yes")]
+    assert outputs[0].finish_reason is None, "the text does not wait for the end"
+    assert (outputs[-1].finish_reason, outputs[-1].deltas) == ("stop", [])
+
+
+async def test_only_a_call_after_which_a_reader_stops_waits_for_the_counts(
+    stub: Any, asker: Any
+) -> None:
+    tool = ToolDefinition(name="f", parameters={"type": "object"})
+    call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}
+    stub.says(
+        stub.encoded(
+            stub.chunk(content="Look."), stub.chunk(tool_calls=[call]), stub.chunk("tool_calls")
+        ),
+        then="hang",
+    )
+    for parallel in (True, False):
+        turn = Turn(items=decode_items("Hi"), tools=[tool], parallel_tool_calls=parallel)
+        async with asker.open(stub, **PATIENT), asyncio.timeout(20):
+            outputs = await asker.ask(turn)
+        first = [TextDelta("Look."), CallStarted("f", "c"), CallArgumentsDelta("{}")]
+        assert outputs[0].deltas == first + [CallEnded()] * parallel
+        assert outputs[-1].deltas == [CallEnded()] * (not parallel)
+        assert outputs[-1].finish_reason == "stop"
+
+
+async def test_a_response_ends_with_its_last_event(stub: Any, asker: Any) -> None:
+    text = {"type": "response.output_text.delta", "output_index": 0, "delta": "Yes"}
+    used = {"input_tokens": 7, "output_tokens": 5}
+    end = {"type": "response.completed", "response": {"status": "completed", "usage": used}}
+    stub.says(text, end, then="hang")
+    async with asker.open(stub, api="responses", **PATIENT), asyncio.timeout(20):
+        outputs = await asker.ask()
+    assert (outputs[-1].finish_reason, outputs[-1].output_tokens) == ("stop", 5)
+
+
+async def test_a_later_report_takes_no_count_back(stub: Any, asker: Any) -> None:
+    nothing: list[Any] = [
+        {"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}},
+        {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 0}}},
+        {"choices": [], "usage": {"prompt_tokens": None, "completion_tokens_details": {}}},
+    ]
+    stub.says(
+        stub.encoded(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, *nothing),
+        stub.done,
+    )
+    async with asker.open(stub, **PATIENT):
+        last = (await asker.ask())[-1]
+    assert (last.prompt_tokens, last.output_tokens) == (7, 5)
+    assert (last.cached_tokens, last.reasoning_tokens) == (4, 2)
+
+
+async def test_a_report_before_more_text_is_no_count_of_the_output(stub: Any, asker: Any) -> None:
+    first = stub.chunk(content="A") | {"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    stub.says(first, stub.chunk(content=" long answer"), stub.chunk("stop"), stub.done)
+    async with asker.open(stub, **PATIENT):
+        last = (await asker.ask())[-1]
+    assert (last.prompt_tokens, last.output_tokens) == (7, 0)
 
 
 async def test_another_replica_takes_over_before_the_first_token_and_not_after(
@@ -268,6 +350,23 @@ async def test_closing_the_generator_closes_the_request(stub: Any, asker: Any) -
             assert stub.running == 1
         await wait_until_async(lambda: not stub.running)
     assert (stub.running, stub.aborted) == (0, 1)
+
+
+async def test_a_reader_that_stops_at_the_end_leaves_a_connection_to_be_used_again(
+    stub: Any, asker: Any
+) -> None:
+    """As the gateway does. The [DONE] comes after the usage, which is the end of the answer."""
+    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, stub.done, pause=0.01)
+    async with asker.open(stub, health_path="") as engine:
+        client = engine._dispatcher._client
+        for _ in range(5):
+            async with aclosing(asker.engine.generate(asker.request())) as outputs:
+                async for output in outputs:
+                    if output.finish_reason is not None:
+                        break
+            await wait_until_async(lambda: not client._ending)
+        assert client.connections_opened == 1
+        assert stub.aborted == 0
 
 
 async def test_connections_are_used_again(stub: Any, asker: Any) -> None:

@@ -60,6 +60,8 @@ class StreamedUsage(Struct, gc=False):
     def add_to(self, builder: OutputBuilder) -> None:
         details = self.prompt_tokens_details
         builder.usage(self.prompt_tokens, None if details is None else details.cached_tokens)
+        if builder.finished and self.prompt_tokens:
+            builder.complete = True  # whether or not the server says so
 
 
 class CompletionChunk(Struct, gc=False):

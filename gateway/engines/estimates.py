@@ -1,0 +1,105 @@
+"""Estimated token counts, where neither a tokenizer nor the server's own count is at hand.
+
+A token is four ASCII characters or two others: about right for English and for Chinese text, and never far too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gateway.deltas import CallStarted, Delta
+from gateway.protocols import ChatPrompt
+
+_MEDIA_TOKENS: Final = 256
+"""What an image, a sound or a file counts as. Their data says nothing about how many tokens a model makes of them."""
+_MEDIA: Final = frozenset(
+    {
+        "audio",
+        "document",
+        "file",
+        "image",
+        "image_url",
+        "input_audio",
+        "input_file",
+        "input_image",
+        "input_video",
+        "video",
+        "video_url",
+    }
+)
+"""Types of content parts, of Chat Completions and Responses."""
+
+
+class TokenEstimate:
+    """Adds up an estimate from pieces of text. How the text is cut does not matter."""
+
+    __slots__ = ("_quarters",)
+
+    def __init__(self) -> None:
+        self._quarters = 0
+
+    @property
+    def tokens(self) -> int:
+        """The estimate so far, rounded up."""
+        return -(-self._quarters // 4)
+
+    def add(self, text: str) -> None:
+        """Add a piece of text."""
+        size = len(text)
+        if not text.isascii():
+            size += size - len(text.encode("ascii", "ignore"))
+        self._quarters += size
+
+    def add_media(self) -> None:
+        """Add an image, a sound or a file."""
+        self._quarters += 4 * _MEDIA_TOKENS
+
+    def see(self, deltas: Iterable[Delta]) -> None:
+        """Add the text of parsed output."""
+        for delta in deltas:
+            text = delta.name if type(delta) is CallStarted else getattr(delta, "text", None)
+            if text:
+                self.add(text)
+
+
+def estimated_tokens(texts: Iterable[str | Sequence[int]]) -> int:
+    """The estimate of all `texts`; of those that are tokens already, their number."""
+    tokens = 0
+    for text in texts:
+        if isinstance(text, str):
+            estimate = TokenEstimate()
+            estimate.add(text)
+            tokens += estimate.tokens
+        else:
+            tokens += len(text)
+    return tokens
+
+
+def estimated_prompt(prompt: ChatPrompt) -> int:
+    """The estimate of a prompt of messages: their texts, the definitions of tools, and what else a template writes."""
+    estimate = TokenEstimate()
+    _add(prompt.messages, estimate)
+    if prompt.tools or prompt.extra:
+        estimate.add(msgspec.json.encode((prompt.tools, prompt.extra)).decode())
+    return estimate.tokens
+
+
+def _add(value: Any, estimate: TokenEstimate) -> None:
+    match value:
+        case str():
+            estimate.add(value)
+        case dict():
+            if value.get("type") in _MEDIA:
+                estimate.add_media()
+                return
+            for name, each in value.items():
+                if name != "type":
+                    _add(each, estimate)
+        case list() | tuple():
+            for each in value:
+                _add(each, estimate)
+        case _:
+            pass
