@@ -129,6 +129,32 @@ def test_an_image_that_is_dropped_is_seen(page: Page, pictures: Mapping[str, byt
     assert page.messages == []
 
 
+def test_all_files_of_the_picker_are_attached_in_their_order(page: Page) -> None:
+    page.run("(() => { const picker = document.querySelector('.composer input[type=file]'); const transfer = new DataTransfer(); for (const name of ['one.txt', 'two.md', 'three.csv']) transfer.items.add(new File([`text of ${name}, -3 degrees`], name)); picker.files = transfer.files; picker.dispatchEvent(new Event('change')); document.querySelector('#prompt').value = 'What is in them?'; document.querySelector('form.composer').requestSubmit(); })()")  # fmt: skip
+    finished(page)
+    names = "[...document.querySelectorAll('.turn:last-child .bubble .file')].map((each) => each.innerText)"
+    assert page.run(names) == ["one.txt", "two.md", "three.csv"]
+    assert page.run("document.querySelectorAll('.chips li').length") == 0
+    assert page.messages == []
+
+
+def test_a_reload_loses_neither_the_question_nor_what_was_read_nor_a_draft(page: Page) -> None:
+    ask(page, "go slowly")
+    page.wait(f"document.querySelector('{LAST} .answer')?.innerText.includes('slow words')")
+    page.type("#prompt", "a draft")
+    page.reload()
+    assert page.text(".history .title") == "go slowly"
+    assert page.text(f"{LAST} .bubble").strip().startswith("go slowly")
+    assert "slow words" in page.text(f"{LAST} .answer")
+    assert "Stopped" in page.text(LAST)
+    assert page.run("document.querySelector('#prompt').value") == "a draft"
+    ask(page, "a person")
+    assert '"age": 36' in finished(page, 2)
+    page.reload()
+    assert page.run("document.querySelector('#prompt').value") == ""
+    assert page.messages == []
+
+
 def test_a_text_file_is_read_and_another_is_refused_with_the_servers_sentence(page: Page) -> None:
     page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File(['the -3 degrees of it'], 'note.md', {type: 'text/markdown'})); dispatchEvent(Object.assign(new DragEvent('drop', {cancelable: true, dataTransfer: transfer}))); })()")  # fmt: skip
     page.wait("document.querySelector('.chips li')")

@@ -1,6 +1,7 @@
 // The message box: text, images and files by button, paste, or drag and drop.
 
 import { announce, fill, h, icon, iconButton } from "./dom.js";
+import { preferences } from "./store.js";
 
 const TEXT = /^(text\/|application\/(json|xml|javascript|x-yaml|toml|x-sh))/;
 const TEXT_NAME = /\.(c|cc|cfg|conf|cpp|cs|css|csv|go|h|html?|ini|java|js|json|jsonl|log|lua|md|mjs|php|py|rb|rs|rst|sh|sql|svg|tex|toml|ts|tsv|txt|xml|ya?ml)$/i;
@@ -9,8 +10,10 @@ const LARGEST = 20 * 1024 * 1024;
 export class Composer {
   constructor({ send, stop }) {
     this.attached = [];
+    this.reading = Promise.resolve(); // ends when all files that were added are read
+    this.unread = 0;
     this.send = send;
-    this.area = h("textarea", { id: "prompt", rows: "1", placeholder: "Message", "aria-label": "Message", oninput: () => this.fit(), onkeydown: (event) => this.pressed(event), onpaste: (event) => this.pasted(event) });
+    this.area = h("textarea", { id: "prompt", rows: "1", placeholder: "Message", "aria-label": "Message", oninput: () => { this.fit(); this.keepDraft(); }, onkeydown: (event) => this.pressed(event), onpaste: (event) => this.pasted(event) });
     this.chips = h("ul", { class: "chips", "aria-label": "Attachments" });
     this.picker = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files to attach", onchange: () => { this.add(this.picker.files); this.picker.value = ""; } });
     this.sendButton = iconButton("send", "Send", () => this.submit(), { class: "round primary" });
@@ -50,7 +53,18 @@ export class Composer {
     this.area.style.height = `${Math.min(this.area.scrollHeight, 240)}px`;
   }
 
-  submit() {
+  /** The text that is not sent yet outlasts a reload, in this tab. */
+  keepDraft() {
+    preferences.setInTab("draft", this.area.value || null);
+  }
+
+  restoreDraft() {
+    this.area.value = preferences.getInTab("draft", "");
+    this.fit();
+  }
+
+  async submit() {
+    while (this.unread) await this.reading;
     this.say("");
     const text = this.area.value;
     if (!text.trim() && !this.attached.length) return;
@@ -58,20 +72,31 @@ export class Composer {
     if (text.trim()) content.push({ type: "input_text", text });
     if (!this.send([{ type: "message", role: "user", content }])) return;
     this.area.value = "";
+    this.keepDraft();
     this.attached = [];
     this.draw();
     this.fit();
   }
 
-  async add(files) {
+  /** Attach all of `files` in their order. The list may be emptied as soon as this returns, as that of a picker is. */
+  add(files) {
+    const added = [...files];
+    this.unread += 1;
+    this.reading = this.reading.then(() => this.read(added)).finally(() => { this.unread -= 1; });
+    return this.reading;
+  }
+
+  async read(files) {
+    const problems = [];
     for (const file of files) {
       try {
         this.attached.push({ name: file.name, part: await partOf(file) });
         announce(`${file.name} is attached`);
       } catch (error) {
-        this.say(error.message);
+        problems.push(error.message);
       }
     }
+    if (problems.length) this.say(problems.join(" "));
     this.draw();
     this.area.focus();
   }

@@ -134,6 +134,8 @@ function safelyDecoded(text) {
 }
 
 addEventListener("hashchange", route);
+addEventListener("pagehide", () => session.leave());
+addEventListener("pageshow", () => { session.leaving = false; });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // fragments are views here
   if (!composer.area.isConnected) location.hash = "#/";
@@ -271,6 +273,7 @@ await session.load();
 session.current = session.list.find((each) => each.id === preferences.get("conversation", null)) || null;
 drawHistory();
 route();
+composer.restoreDraft();
 await connect();
 session.resume();
 session.changed();

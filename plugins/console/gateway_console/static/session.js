@@ -8,6 +8,7 @@ import { conversations } from "./store.js";
 
 const KEPT_EVENTS = 5000;
 const SAVE_MS = 400;
+const FOREGROUND_SAVE_MS = 2000;
 const RECONNECT_MS = 1000;
 const id = () => crypto.getRandomValues(new Uint32Array(3)).reduce((text, each) => text + each.toString(36), "");
 
@@ -20,6 +21,7 @@ export class Session extends EventTarget {
     this.events = new Map(); // turn id -> the events as they came
     this.secrets = {}; // authorizations of MCP servers: in memory only
     this.saving = new Map();
+    this.leaving = false;
   }
 
   async load() {
@@ -132,6 +134,7 @@ export class Session extends EventTarget {
     };
     conversation.turns[turn.id] = turn;
     conversation.leaf = turn.id;
+    this.save(conversation); // what was asked outlasts the page, whatever becomes of the answer
     this.consume(conversation, turn, (signal) => streamed(body, signal));
     this.changed();
     return turn;
@@ -159,7 +162,7 @@ export class Session extends EventTarget {
         turn.response = fold(turn.response, event);
         if (typeof event.sequence_number === "number") turn.sequence = event.sequence_number;
         if (fresh && !isRunning(turn.response)) turn.stats.total = performance.now() - started;
-        if (turn.background) this.saveSoon(conversation);
+        this.saveSoon(conversation, turn.background ? SAVE_MS : FOREGROUND_SAVE_MS);
         this.changed(turn);
       }
       if (isRunning(turn.response)) {
@@ -167,7 +170,7 @@ export class Session extends EventTarget {
       }
       turn.status = "done";
     } catch (error) {
-      if (error.name === "AbortError") turn.status = "stopped";
+      if (error.name === "AbortError" || (this.leaving && error.code === "connection_lost" && !turn.background)) turn.status = "stopped";
       else if (turn.background && isRunning(turn.response) && error.code === "connection_lost") {
         // The response runs on without us, also while the page is being left.
         this.running.delete(turn.id);
@@ -202,10 +205,16 @@ export class Session extends EventTarget {
     this.running.get(turn.id)?.abort();
   }
 
-  saveSoon(conversation) {
+  saveSoon(conversation, after) {
     if (this.saving.has(conversation.id)) return;
-    const timer = setTimeout(() => this.save(conversation), SAVE_MS);
+    const timer = setTimeout(() => this.save(conversation), after);
     this.saving.set(conversation.id, timer);
+  }
+
+  /** The page is being left, which ends its connections. Save what waits to be saved. */
+  leave() {
+    this.leaving = true;
+    for (const conversation of this.list) if (this.saving.has(conversation.id)) this.save(conversation);
   }
 
   save(conversation) {

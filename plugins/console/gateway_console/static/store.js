@@ -42,20 +42,26 @@ export const conversations = {
   clear: () => act("readwrite", (store) => store.clear(), () => memory.clear()),
 };
 
-/** Small preferences; never a key. */
+function read(storage, name, otherwise) {
+  try {
+    return JSON.parse(globalThis[storage].getItem(`litegate.${name}`)) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+function write(storage, name, value) {
+  try {
+    globalThis[storage].setItem(`litegate.${name}`, JSON.stringify(value));
+  } catch {
+    // A full or forbidden storage: the value lasts as long as the page.
+  }
+}
+
+/** Small preferences; never a key. Those "in the tab" end with it. */
 export const preferences = {
-  get(name, otherwise) {
-    try {
-      return JSON.parse(localStorage.getItem(`litegate.${name}`)) ?? otherwise;
-    } catch {
-      return otherwise;
-    }
-  },
-  set(name, value) {
-    try {
-      localStorage.setItem(`litegate.${name}`, JSON.stringify(value));
-    } catch {
-      // A full or forbidden storage: the preference lasts as long as the page.
-    }
-  },
+  get: (name, otherwise) => read("localStorage", name, otherwise),
+  set: (name, value) => write("localStorage", name, value),
+  getInTab: (name, otherwise) => read("sessionStorage", name, otherwise),
+  setInTab: (name, value) => write("sessionStorage", name, value),
 };
