@@ -61,7 +61,11 @@ class ChatChoice:
             or style.prompt_logprobs
             or plan.settings.kv_transfer_params
         ):
-            self.observer = OutputObserver(aligner=aligner, token_ids=token_ids)
+            self.observer = OutputObserver(
+                aligner=aligner,
+                token_ids=token_ids,
+                shows_prompt=style.prompt_logprobs and gathers and index == 0,
+            )
         self.message: ChoiceCollector | None = None
         writer: AnnotatedWriter
         if style.stream:
@@ -241,7 +245,7 @@ class ChatRun(ChoicesRun[PreparedChat]):
             system_fingerprint=plan.model.fingerprint,
             service_tier=style.service_tier or "default",  # type: ignore[arg-type]  # as it was decoded
             prompt_logprobs=(
-                observer.shown_prompt() if observer and style.prompt_logprobs else UNSET
+                observer.shown_prompt if observer and style.prompt_logprobs else UNSET
             ),
             prompt_token_ids=(
                 list(prompt.token_ids)

@@ -29,6 +29,7 @@ from gateway.loop.sampling import sampling_of
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
 from gateway.loop.text_stops import RequestStops
+from gateway.loop.token_texts import text_of_tokens
 from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import (
     EngineRequest,
@@ -43,7 +44,7 @@ from gateway.runtime.callers import engine_priority
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.completions import CompletionRequest, Prompt
-from gateway.wire.large_bodies import beside
+from gateway.wire.large_bodies import beside, pass_over
 
 MAX_CHOICES = 1024
 """Maximum number of choices in one request: prompts times `n`."""
@@ -60,7 +61,7 @@ class PreparedCompletion(Struct, frozen=True):
     model: ServedModel
     generations: Sequence[Generation]
     texts: Sequence[str | None]
-    """Each prompt as it was sent; None for token ids, and for what was truncated."""
+    """The text of each prompt, as it was sent if it was not truncated; None if it is not echoed."""
     tokenizer: Tokenizer
     settings: GenerationSettings
 
@@ -117,8 +118,15 @@ async def prepare_completion(
                 prompt = decided
             whole = await _token_ids(prompt, request, tokenizer, size)
             token_ids = _truncated(whole, request, model)
-            as_sent = prompt if isinstance(prompt, str) else None
-            texts.append(as_sent if len(token_ids) == len(whole) else None)
+            text: str | None = None
+            if request.echo:
+                if isinstance(prompt, str) and len(token_ids) == len(whole):
+                    text = prompt
+                else:
+                    skips = sampling.skip_special_tokens
+                    shown = partial(text_of_tokens, tokenizer, skip_special_tokens=skips)
+                    text = await pass_over(token_ids, shown)
+            texts.append(text)
             rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
             asked = EngineRequest(
                 request_id=generation_id(request.request_id),
@@ -214,7 +222,9 @@ async def _decided(
 ) -> Prompt | PolicyRefusal:
     """The prompt as the policies let it pass. Token ids are shown to them as text."""
     text = (
-        prompt if isinstance(prompt, str) else tokenizer.decode(prompt, skip_special_tokens=False)
+        prompt
+        if isinstance(prompt, str)
+        else await pass_over(prompt, partial(text_of_tokens, tokenizer))
     )
     decided = await policies.texts([text])
     if isinstance(decided, PolicyRefusal):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 
 from msgspec import UNSET
 
-from gateway.assembly.logprobs import LogprobAligner, token_by_id
+from gateway.assembly.logprobs import LogprobAligner
 from gateway.completions.params import request_params
 from gateway.completions.plan import PreparedCompletion
 from gateway.completions.writer import CompletionWriter, Echo
@@ -25,7 +24,6 @@ from gateway.loop.observer import OutputObserver
 from gateway.loop.usage import ExpectedTokens, expected_tokens
 from gateway.protocols import (
     Tokenizer,
-    TokenLogprob,
     TokensPrompt,
 )
 from gateway.runtime.served_model import ServedModel
@@ -51,7 +49,7 @@ class TextChoice:
         counts_prompt: bool,
         settings: GenerationSettings,
     ) -> None:
-        """`text`: the prompt as it was sent; None if it was sent as token ids, or truncated."""
+        """`text`: the prompt's, if it is echoed."""
         options = request.stream_options
         logprobs = request.logprobs is not None
         shows_ids = bool(request.return_tokens_as_token_ids)
@@ -61,23 +59,20 @@ class TextChoice:
         assert isinstance(prompt, TokensPrompt), "prompts are token ids here"
         self._request = request
         self._mute = request.max_tokens == 0
-        self.observer = OutputObserver(
-            aligner=aligner, token_ids=token_ids, counts_output=not self._mute
-        )
         includes_usage = bool(request.stream and options and options.include_usage)
         continuous = bool(includes_usage and options and options.continuous_usage_stats)
         echo = None
-        if request.echo:
+        if text is not None:
             first_token = tokenizer.decode(prompt.token_ids[:1])
-            if text is None:
-                skips = request.skip_special_tokens is not False
-                text = tokenizer.decode(prompt.token_ids, skip_special_tokens=skips)
-            echo = Echo(
-                text,
-                first_token,
-                f"token_id:{prompt.token_ids[0]}" if shows_ids else first_token,
-                partial(self._prompt_scores, shows_ids=shows_ids) if logprobs else None,
-            )
+            first_shown = f"token_id:{prompt.token_ids[0]}" if shows_ids else first_token
+            echo = Echo(text, first_token, first_shown, shows_ids=shows_ids)
+        self.observer = OutputObserver(
+            aligner=aligner,
+            token_ids=token_ids,
+            counts_output=not self._mute,
+            shows_prompt=request.prompt_logprobs is not None and not request.stream,
+            echo=echo.read if echo is not None and logprobs else None,
+        )
         self.writer = CompletionWriter(
             index,
             head=head if request.stream else None,
@@ -98,12 +93,6 @@ class TextChoice:
             observer=self.observer,
         )
         self.generator.counts_prompt = counts_prompt
-
-    def _prompt_scores(self, *, shows_ids: bool) -> Sequence[TokenLogprob | None]:
-        scores = self.observer.prompt_logprobs
-        if not shows_ids:
-            return scores
-        return [None if each is None else token_by_id(each) for each in scores]
 
     @property
     def cut_off(self) -> bool:
@@ -183,7 +172,7 @@ class CompletionRun(ChoicesRun[PreparedCompletion]):
             model=self.model.name,
             system_fingerprint=self.model.fingerprint,
             choices=[
-                choice.writer.choice(choice.observer.shown_prompt() if shows_prompt else None)
+                choice.writer.choice(choice.observer.shown_prompt if shows_prompt else None)
                 for choice in self._made
             ],
             usage=completion_usage(self.usage()),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Final, Literal, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
-from gateway.assembly.logprobs import LogprobAligner
+from gateway.assembly.logprobs import LogprobAligner, token_by_id
 from gateway.deltas import Delta, RefusalDelta, TextDelta
 from gateway.loop.chunks import SSE_END
 from gateway.protocols import FinishReason, TokenLogprob
@@ -17,23 +17,47 @@ from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import encode
 from gateway.wire.content import LOWEST_LOGPROB
 
+Logprobs: TypeAlias = tuple[bytes, ...]
+"""The elements of each list of `CompletionLogprobs`, as JSON: those of a long prompt are made beside other requests."""
+
+_LISTS: Final = wire.CompletionLogprobs.__struct_fields__
+_NOTHING: Final[Logprobs] = (b"",) * len(_LISTS)
+_AT_ONCE = 1024
+"""Number of tokens that are converted at once."""
+
 
 class Echo:
     """The prompt, as the beginning of a choice's text."""
 
-    def __init__(
-        self,
-        text: str,
-        first_token: str,
-        first_shown: str,
-        scores: Callable[[], Sequence[TokenLogprob | None]] | None,
-    ) -> None:
+    def __init__(self, text: str, first_token: str, first_shown: str, *, shows_ids: bool) -> None:
         """`first_token` is the text of the prompt's first token, which has no log probability, and `first_shown` what is shown
-        for it. `scores`, if log probabilities are shown, returns those of the prompt once the engine has reported them."""
+        for it. `shows_ids`: see `LogprobAligner`."""
         self.text = text
-        self.first_token = first_token
-        self.first_shown = first_shown
-        self.scores = scores
+        self.logprobs: Logprobs = _NOTHING
+        """The prompt's tokens."""
+        self._first_token = first_token
+        self._first_shown = first_shown
+        self._shows_ids = shows_ids
+
+    def read(self, scores: Sequence[TokenLogprob | None]) -> None:
+        """Read the prompt's log probabilities, which the engine has reported."""
+        offset, decoder = 0, codecs.getincrementaldecoder("utf-8")("replace")
+        parts: list[Logprobs] = []
+        for at in range(0, len(scores), _AT_ONCE):
+            lists = wire.CompletionLogprobs()
+            for token in scores[at : at + _AT_ONCE]:
+                if token is None:
+                    lists.text_offset.append(offset)
+                    lists.tokens.append(self._first_shown)
+                    lists.token_logprobs.append(None)
+                    lists.top_logprobs.append(None)
+                    offset += len(self._first_token)
+                else:
+                    shown = token_by_id(token) if self._shows_ids else token
+                    _score(shown, offset, lists)
+                    offset += len(decoder.decode(token.bytes))
+            parts.append(_members(lists))
+        self.logprobs = _joined(parts)
 
 
 class CompletionWriter:
@@ -70,6 +94,7 @@ class CompletionWriter:
         self._shows_logprobs = logprobs
         self._text: list[str] = []
         self._logprobs = wire.CompletionLogprobs()
+        self._of_prompt = _NOTHING
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._offset = 0
         self._begun = False
@@ -101,10 +126,10 @@ class CompletionWriter:
         if self._aligner is not None and not self._mute and (rest := self._aligner.rest()):
             logprobs = wire.CompletionLogprobs()
             for token in rest:
-                self._score(token, None, logprobs)
+                self._score(token, logprobs)
         if self._begin is None:
             if logprobs is not None:
-                self._put("", logprobs)
+                self._gather("", logprobs)
             return b""
         end = b',"logprobs":%b,"finish_reason":"%b"' % (
             encode(logprobs), self.finish_reason.encode(),
@@ -121,12 +146,13 @@ class CompletionWriter:
         echo = self._echo
         if echo is None:
             return b""
-        completion_logprobs = wire.CompletionLogprobs() if self._shows_logprobs else None
-        if completion_logprobs is not None and echo.scores is not None:
-            for token in echo.scores():
-                self._score(token, echo, completion_logprobs)
+        if self._shows_logprobs:
             self._offset = len(echo.text)
-        return self._put(echo.text, completion_logprobs)
+        if self._begin is not None:
+            return self._chunk(echo.text, _object(echo.logprobs) if self._shows_logprobs else None)
+        self._of_prompt = echo.logprobs
+        self._text.append(echo.text)
+        return b""
 
     def _write(self, delta: TextDelta) -> bytes:
         if self._mute:
@@ -137,7 +163,7 @@ class CompletionWriter:
             return self._put(delta.text, None)
         completion_logprobs = wire.CompletionLogprobs()
         for token in self._aligner.take(delta.start, delta.text):
-            self._score(token, None, completion_logprobs)
+            self._score(token, completion_logprobs)
         return self._put(delta.text, completion_logprobs)
 
     def choice(
@@ -148,7 +174,9 @@ class CompletionWriter:
         return wire.CompletionChoice(
             index=self._index,
             text="".join(self._text),
-            logprobs=self._logprobs if self._shows_logprobs else None,
+            logprobs=_object(_joined([self._of_prompt, _members(self._logprobs)]))
+            if self._shows_logprobs
+            else None,
             finish_reason=self.finish_reason,
             stop_reason=UNSET if self._stop_reason is None else self._stop_reason,
             token_ids=UNSET if self._token_ids is None else self._token_ids,
@@ -158,14 +186,21 @@ class CompletionWriter:
 
     def _put(self, text: str, logprobs: wire.CompletionLogprobs | None) -> bytes:
         if self._begin is None:
-            self._text.append(text)
-            if logprobs is not None:
-                whole = self._logprobs
-                whole.text_offset += logprobs.text_offset
-                whole.token_logprobs += logprobs.token_logprobs
-                whole.tokens += logprobs.tokens
-                whole.top_logprobs += logprobs.top_logprobs
+            self._gather(text, logprobs)
             return b""
+        return self._chunk(text, logprobs)
+
+    def _gather(self, text: str, logprobs: wire.CompletionLogprobs | None) -> None:
+        self._text.append(text)
+        if logprobs is not None:
+            whole = self._logprobs
+            whole.text_offset += logprobs.text_offset
+            whole.token_logprobs += logprobs.token_logprobs
+            whole.tokens += logprobs.tokens
+            whole.top_logprobs += logprobs.top_logprobs
+
+    def _chunk(self, text: str, logprobs: wire.CompletionLogprobs | None) -> bytes:
+        assert self._begin is not None, "it is streamed"
         return b"".join(
             (
                 self._begin, encode(text), b',"logprobs":', encode(logprobs),
@@ -173,25 +208,9 @@ class CompletionWriter:
             )
         )  # fmt: skip
 
-    def _score(
-        self,
-        token: TokenLogprob | None,
-        echo: Echo | None,
-        completion_logprobs: wire.CompletionLogprobs,
-    ) -> None:
-        """Record one token. The first token of a prompt has no probability."""
-        completion_logprobs.text_offset.append(self._offset)
-        if token is None:
-            completion_logprobs.tokens.append("" if echo is None else echo.first_shown)
-            completion_logprobs.token_logprobs.append(None)
-            completion_logprobs.top_logprobs.append(None)
-            self._offset += 0 if echo is None else len(echo.first_token)
-            return
-        completion_logprobs.tokens.append(token.token)
-        completion_logprobs.token_logprobs.append(max(token.logprob, LOWEST_LOGPROB))
-        best = {top.token: max(top.logprob, LOWEST_LOGPROB) for top in token.top}
-        best.setdefault(token.token, max(token.logprob, LOWEST_LOGPROB))
-        completion_logprobs.top_logprobs.append(best)
+    def _score(self, token: TokenLogprob, completion_logprobs: wire.CompletionLogprobs) -> None:
+        """Record one token."""
+        _score(token, self._offset, completion_logprobs)
         self._offset += len(self._decoder.decode(token.bytes))
 
     def _tokens(self) -> bytes:
@@ -208,3 +227,29 @@ class CompletionWriter:
         if self._usage is None:
             return self._null_usage
         return b',"usage":%b' % encode(self._usage())
+
+
+def _score(token: TokenLogprob, offset: int, lists: wire.CompletionLogprobs) -> None:
+    """Record one token, which begins at `offset`."""
+    lists.text_offset.append(offset)
+    lists.tokens.append(token.token)
+    lists.token_logprobs.append(max(token.logprob, LOWEST_LOGPROB))
+    best = {top.token: max(top.logprob, LOWEST_LOGPROB) for top in token.top}
+    best.setdefault(token.token, max(token.logprob, LOWEST_LOGPROB))
+    lists.top_logprobs.append(best)
+
+
+def _members(lists: wire.CompletionLogprobs) -> Logprobs:
+    return tuple(encode(getattr(lists, name))[1:-1] for name in _LISTS)
+
+
+def _joined(parts: Sequence[Logprobs]) -> Logprobs:
+    return tuple(b",".join(filter(None, each)) for each in zip(*parts, strict=True)) or _NOTHING
+
+
+def _object(logprobs: Logprobs) -> Any:
+    """The lists as JSON, in the place of `CompletionLogprobs`."""
+    shown = (
+        b'"%b":[%b]' % (name.encode(), each) for name, each in zip(_LISTS, logprobs, strict=True)
+    )
+    return Raw(b"{%b}" % b",".join(shown))

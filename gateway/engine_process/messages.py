@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import msgspec
 from msgspec import Raw, Struct
@@ -146,13 +146,20 @@ class WireLogprob(Struct, array_like=True, frozen=True):
     rank: int | None = None
 
 
+class PackedLogprobs(Struct, array_like=True):
+    """Log probabilities of a prompt, which may be long: they are packed and unpacked beside the event loop, in pieces."""
+
+    count: int
+    pieces: list[bytes]
+
+
 class RareFields(Struct, omit_defaults=True):
     """The fields of an `EngineOutput` that most outputs do not have."""
 
     logprobs: list[WireLogprob] | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
-    prompt_logprobs: list[WireLogprob | None] | None = None
+    prompt_logprobs: PackedLogprobs | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     kv_transfer_params: dict[str, Any] | None = None
@@ -169,11 +176,57 @@ class Piece(Struct, array_like=True, gc=False):
     rest: RareFields | None = None
 
 
+_PACKED_AT_ONCE = 1024
+_encode = msgspec.msgpack.Encoder().encode
+_unpacked = msgspec.msgpack.Decoder(list[WireLogprob | None]).decode
 _FINISH_REASONS = frozenset(get_args(FinishReason))
 
 
-def piece_of(stream: int, output: EngineOutput) -> Piece:
-    """The output as it is sent. Raises `ValueError` for parsed output, which is not sent, and for an unknown finish reason."""
+def pack(logprobs: Sequence[TokenLogprob | None]) -> PackedLogprobs:
+    """Takes some microseconds for each of them."""
+    pieces: list[bytes] = []
+    for at in range(0, len(logprobs), _PACKED_AT_ONCE):
+        some = logprobs[at : at + _PACKED_AT_ONCE]
+        pieces.append(_encode([None if each is None else _sent(each) for each in some]))
+    return PackedLogprobs(len(logprobs), pieces)
+
+
+class ReceivedLogprobs(Sequence[TokenLogprob | None]):
+    """Log probabilities of a prompt, which are unpacked when they are used for the first time. That may be in any thread."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, packed: PackedLogprobs) -> None:
+        self._packed = packed
+        self._unpacked: list[TokenLogprob | None] | None = None
+
+    def __len__(self) -> int:
+        return self._packed.count
+
+    @overload
+    def __getitem__(self, index: int) -> TokenLogprob | None: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[TokenLogprob | None]: ...
+
+    def __getitem__(self, index: int | slice) -> TokenLogprob | list[TokenLogprob | None] | None:
+        if self._unpacked is None:
+            self._unpacked = [
+                None if each is None else _received(each)
+                for piece in self._packed.pieces
+                for each in _unpacked(piece)
+            ]
+        return self._unpacked[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+
+def piece_of(stream: int, output: EngineOutput, *, packed: PackedLogprobs | None = None) -> Piece:
+    """The output as it is sent. `packed`: its `prompt_logprobs`, if they are packed already.
+
+    Raises `ValueError` for parsed output, which is not sent, and for an unknown finish reason.
+    """
     if output.deltas is not None:
         raise ValueError("an engine that parses its output runs in the server process")
     if output.finish_reason is not None and output.finish_reason not in _FINISH_REASONS:
@@ -192,9 +245,7 @@ def piece_of(stream: int, output: EngineOutput) -> Piece:
             None if output.logprobs is None else [_sent(each) for each in output.logprobs],
             output.prompt_tokens,
             output.cached_tokens,
-            None
-            if output.prompt_logprobs is None
-            else [None if each is None else _sent(each) for each in output.prompt_logprobs],
+            None if output.prompt_logprobs is None else packed or pack(output.prompt_logprobs),
             output.output_tokens,
             output.reasoning_tokens,
             output.kv_transfer_params,
@@ -225,9 +276,7 @@ def output_of(piece: Piece) -> EngineOutput:
         if rest.logprobs is not None:
             output.logprobs = [_received(each) for each in rest.logprobs]
         if rest.prompt_logprobs is not None:
-            output.prompt_logprobs = [
-                None if each is None else _received(each) for each in rest.prompt_logprobs
-            ]
+            output.prompt_logprobs = ReceivedLogprobs(rest.prompt_logprobs)
     return output
 
 

@@ -47,6 +47,7 @@ from gateway.protocols import (
     ParserContext,
     PolicyRefusal,
     Span,
+    TokenLogprob,
     TokensPrompt,
     Turn,
 )
@@ -71,6 +72,10 @@ class Observer(Protocol):
 
     def see(self, output: EngineOutput) -> None:
         """Receive an output. Called for every token."""
+        ...
+
+    async def see_prompt(self, scores: Sequence[TokenLogprob | None]) -> None:
+        """Receive the log probabilities of the prompt, after the output that has them."""
         ...
 
 
@@ -405,6 +410,8 @@ class Generator:
                     intake.tokens += len(output.token_ids)
                     if observe is not None and observe(output):
                         observe = watch
+                    if output.prompt_logprobs is not None and self._observer is not None:
+                        await self._observer.see_prompt(output.prompt_logprobs)
                     finish = output.finish_reason
                     read_at_once += 1 + (len(output.text) >> 8)
                     if batch is not None:

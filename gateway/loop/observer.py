@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.assembly.logprobs import LogprobAligner
@@ -10,6 +11,8 @@ from gateway.loop.generation import Generation
 from gateway.loop.usage import PromptCount, TokenCounter, total
 from gateway.protocols import EngineOutput, TokenLogprob
 from gateway.wire.chat import CompletionUsage, PromptLogprob
+from gateway.wire.json_pieces import encode_pieces
+from gateway.wire.large_bodies import pass_over
 
 
 class OutputObserver:
@@ -21,10 +24,16 @@ class OutputObserver:
         aligner: LogprobAligner | None,
         token_ids: list[int] | None,
         counts_output: bool = True,
+        shows_prompt: bool = False,
+        echo: Callable[[Sequence[TokenLogprob | None]], None] | None = None,
     ) -> None:
-        """`counts_output`: whether the output is shown and so counts as usage."""
+        """`counts_output`: whether the output is shown and so counts as usage. `shows_prompt`: whether the answer has the prompt's
+        log probabilities, in vLLM's shape. `echo`, if it shows them in another one, receives them, possibly in a thread."""
         self._counts_output = counts_output
-        self.prompt_logprobs: list[TokenLogprob | None] = []
+        self._shows_prompt = shows_prompt
+        self._echo = echo
+        self.shown_prompt: Any = []
+        """The prompt's tokens, each with the most likely alternatives at its position, by token id (vLLM's shape); as JSON."""
         self.kv_transfer_params: dict[str, Any] | None = None
         """What the engine's connector of caches told about the last generation."""
         self._aligner = aligner
@@ -44,13 +53,21 @@ class OutputObserver:
             self._aligner.push(output)
         if self._token_ids is not None:
             self._token_ids += output.token_ids
-        if output.prompt_logprobs is not None:
-            self.prompt_logprobs += output.prompt_logprobs
         if output.kv_transfer_params is not None:
             self.kv_transfer_params = output.kv_transfer_params
         if self._prompt is not None:
             self._prompt.note(output)
         self._made += len(output.token_ids)
+
+    async def see_prompt(self, scores: Sequence[TokenLogprob | None]) -> None:
+        if self._shows_prompt or self._echo is not None:
+            await pass_over(scores, self._convert)
+
+    def _convert(self, scores: Sequence[TokenLogprob | None]) -> None:
+        if self._shows_prompt:
+            self.shown_prompt = encode_pieces(scores, _prompt_logprob)
+        if self._echo is not None:
+            self._echo(scores)
 
     def usage(self) -> CompletionUsage:
         """Usage of this choice so far, over all its generations."""
@@ -63,10 +80,6 @@ class OutputObserver:
             if self._counts_output:
                 current.output = prompt.output or self._made
         return total((self._earlier, current))
-
-    def shown_prompt(self) -> list[dict[int, PromptLogprob] | None]:
-        """The prompt's tokens, each with the most likely alternatives at its position, by token id (vLLM's shape)."""
-        return [_prompt_logprob(token) for token in self.prompt_logprobs]
 
 
 def _prompt_logprob(token: TokenLogprob | None) -> dict[int, PromptLogprob] | None:

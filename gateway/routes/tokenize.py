@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from litestar import post
 from litestar.types import ASGIApp
@@ -11,15 +12,17 @@ from gateway.chat.plan import make_chat_plan
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.loop.media import prompt_length
 from gateway.loop.rendering import render_parts
+from gateway.loop.token_texts import text_of_tokens, token_texts
 from gateway.protocols import Tokenizer, TokensPrompt
-from gateway.routes.answers import json_answer
+from gateway.routes.answers import JsonAnswer
 from gateway.routes.body import read_body
+from gateway.routes.counted import counted
 from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.chat import convert_chat_request
-from gateway.wire.common import JsonObject
+from gateway.wire.common import JsonObject, encode
 from gateway.wire.completions import (
     Detokenized,
     DetokenizeRequest,
@@ -28,7 +31,8 @@ from gateway.wire.completions import (
 )
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing
-from gateway.wire.large_bodies import decode_body
+from gateway.wire.json_pieces import encode_pieces
+from gateway.wire.large_bodies import decode_body, pass_over
 
 
 @post("/tokenize", status_code=200)
@@ -36,10 +40,12 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
     """The tokens of a text, or of the prompt of a chat request."""
     services = services_of(request)
     body = await read_body(request, services)
-    raw = await decode_body(body, decode_object)
-    options = convert(raw, TokenizeOptions)
-    async with loaded(request, options.model, None):
-        return json_answer(await _tokenized(raw, options, services, len(body), owner_of(request)))
+    async with counted(services):
+        raw = await decode_body(body, decode_object)
+        options = convert(raw, TokenizeOptions)
+        async with loaded(request, options.model, None):
+            answer = await _tokenized(raw, options, services, len(body), owner_of(request))
+    return JsonAnswer(answer, 200)
 
 
 @post("/detokenize", status_code=200)
@@ -47,21 +53,29 @@ async def detokenize(request: HttpRequest) -> ASGIApp:
     """The text of tokens."""
     services = services_of(request)
     body = await read_body(request, services)
-    decoded = await decode_body(body, lambda sent: convert(decode_object(sent), DetokenizeRequest))
-    async with loaded(request, decoded.model, None):
-        tokenizer = _tokenizer(services.lookup.any_model(decoded.model))
-        try:
-            text = await asyncio.to_thread(tokenizer.decode, decoded.tokens)
-        except (ValueError, IndexError, OverflowError) as error:
-            raise InvalidRequest(
-                f"Some ids are not tokens of the model: {error}", param="tokens"
-            ) from None
-    return json_answer(Detokenized(prompt=text))
+    async with counted(services):
+        decoded = await decode_body(
+            body, lambda sent: convert(decode_object(sent), DetokenizeRequest)
+        )
+        async with loaded(request, decoded.model, None):
+            tokenizer = _tokenizer(services.lookup.any_model(decoded.model))
+            try:
+                answer = await asyncio.to_thread(_detokenized, tokenizer, decoded.tokens)
+            except (ValueError, IndexError, OverflowError) as error:
+                raise InvalidRequest(
+                    f"Some ids are not tokens of the model: {error}", param="tokens"
+                ) from None
+    return JsonAnswer(answer, 200)
+
+
+def _detokenized(tokenizer: Tokenizer, token_ids: Sequence[int]) -> bytes:
+    return encode(Detokenized(prompt=text_of_tokens(tokenizer, token_ids)))
 
 
 async def _tokenized(
     raw: JsonObject, options: TokenizeOptions, services: Services, size: int, owner: str | None
-) -> TokenizeAnswer:
+) -> bytes:
+    """The answer, as JSON."""
     model = services.lookup.any_model(options.model)
     tokenizer = _tokenizer(model)
     if options.prompt is not None:
@@ -75,16 +89,19 @@ async def _tokenized(
         token_ids, count = await _chat_tokens(raw, services, size, owner)
     else:
         raise missing("prompt", "Send a text as prompt, or messages.")
-    return TokenizeAnswer(
-        count=count,
-        max_model_len=model.info.max_model_len,
-        tokens=token_ids,
-        token_strs=(
-            [tokenizer.decode([token]) for token in token_ids]
-            if options.return_token_strs
-            else None
-        ),
-    )
+
+    def answer(token_ids: list[int]) -> bytes:
+        texts = token_texts(tokenizer, token_ids) if options.return_token_strs else None
+        return encode(
+            TokenizeAnswer(
+                count=count,
+                max_model_len=model.info.max_model_len,
+                tokens=encode_pieces(token_ids),
+                token_strs=None if texts is None else encode_pieces(texts),
+            )
+        )
+
+    return await pass_over(token_ids, answer)
 
 
 async def _chat_tokens(

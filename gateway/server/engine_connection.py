@@ -30,6 +30,7 @@ from gateway.engine_process.messages import (
     WireVectors,
     failure_of,
     from_wire,
+    pack,
     piece_of,
 )
 from gateway.errors import EngineError, EngineUnavailable, GatewayError
@@ -47,6 +48,7 @@ from gateway.protocols import (
     TokensPrompt,
 )
 from gateway.runtime.admission import Admission, Reservation
+from gateway.wire.large_bodies import pass_over
 
 logger = logging.getLogger("gateway.server.engine_connection")
 
@@ -206,7 +208,9 @@ class ServerConnection(asyncio.Protocol):
             async with aclosing(self._host.engine.generate(from_wire(request))) as outputs:
                 async for output in outputs:
                     finished = output.finish_reason is not None
-                    self._put(piece_of(stream, output))
+                    scores = output.prompt_logprobs
+                    packed = None if scores is None else await pass_over(scores, pack)
+                    self._put(piece_of(stream, output, packed=packed))
                     if not self._writable.is_set():
                         await self._writable.wait()
             if not finished:

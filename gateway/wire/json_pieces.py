@@ -1,11 +1,13 @@
-"""Decoding large JSON texts in pieces, between which other threads run."""
+"""Decoding and encoding large JSON texts in pieces, between which other threads run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+
+from gateway.wire.common import encode
 
 LEVELS: Final = 5
 """Levels of containers that are decoded in pieces: a property of a tool's JSON schema is a value of the fifth."""
@@ -15,6 +17,8 @@ _FEW = 4096
 """Number of commas of a text whose values are divided at once."""
 _ENDS = (b"},", b'",', b"],", b",")
 """What may end a member of an object or of a list, in the order in which it is tried."""
+_AT_ONCE = 1024
+"""Number of values that are encoded at once."""
 _decode = msgspec.json.decode
 
 
@@ -93,3 +97,13 @@ def _piece(text: bytes) -> Any:
         return _decode(text)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
         return None
+
+
+def encode_pieces(values: Sequence[Any], shown: Callable[[Any], Any] | None = None) -> Any:
+    """The JSON array of many values, or of what `shown` makes of each; to be in the place of the list in a wire type. Encoding that
+    would hold the interpreter's lock until its end, even in a thread."""
+    parts: list[bytes] = []
+    for at in range(0, len(values), _AT_ONCE):
+        some = values[at : at + _AT_ONCE]
+        parts.append(encode(some if shown is None else list(map(shown, some)))[1:-1])
+    return msgspec.Raw(b"[%b]" % b",".join(parts))

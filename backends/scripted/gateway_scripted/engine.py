@@ -7,6 +7,7 @@ import json
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from functools import partial
 from operator import mul
 from pathlib import Path
 from typing import Final, Literal
@@ -41,7 +42,7 @@ from gateway.sdk import (
     Turn,
     Unsupported,
 )
-from gateway.sdk.wire import Message
+from gateway.sdk.wire import Message, beside
 from gateway_scripted.chatml import CHAT_TEMPLATE, last_user_text, write_chatml
 from gateway_scripted.instances import (
     NoInstanceError,
@@ -55,6 +56,8 @@ from gateway_scripted.script import Script, invent_logprobs, make_outputs, make_
 from gateway_scripted.shown_media import prompt_length, text_of
 from gateway_scripted.tokenizer import ScriptedTokenizer
 
+_TOKEN: Final = 64
+"""Bytes that are read in about the time that a token's log probabilities take."""
 _REMEMBERED: Final = 1000
 """Number of past requests kept for tests."""
 
@@ -227,8 +230,9 @@ class ScriptedEngine:
             outputs[0].prompt_tokens = length
             outputs[0].cached_tokens = 0
             if sampling.prompt_logprobs is not None:
-                outputs[0].prompt_logprobs = self._prompt_logprobs(
-                    prompt.token_ids, sampling.prompt_logprobs
+                outputs[0].prompt_logprobs = await beside(
+                    _TOKEN * length,
+                    partial(self._prompt_logprobs, prompt.token_ids, sampling.prompt_logprobs),
                 )
         whole = False
         self.running.add(request.request_id)

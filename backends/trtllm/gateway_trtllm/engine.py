@@ -7,6 +7,7 @@ import logging
 import os
 import uuid
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensorrt_llm import SamplingParams  # type: ignore[import-not-found,unused-ignore]
@@ -30,6 +31,7 @@ from gateway.sdk import (
     Unsupported,
 )
 from gateway.sdk.engines import HfTokenizer, prompt_tokens, unknown_adapter
+from gateway.sdk.wire import beside
 from gateway_trtllm.config import TrtllmConfig
 from gateway_trtllm.errors import failed, refused
 from gateway_trtllm.generation import TrtllmGeneration
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("gateway.trtllm")
 
+_TOKEN = 64
+"""Bytes that are read in about the time that a token's log probabilities take."""
 _EVERYWHERE: frozenset[Capability] = frozenset({"tokens", "logprobs", "prompt_logprobs"})
 
 
@@ -175,8 +179,9 @@ class TrtllmEngine:
                     output.prompt_tokens = len(prompt)
                     output.cached_tokens = getattr(result, "cached_tokens", None)
                     if request.sampling.prompt_logprobs is not None:
-                        output.prompt_logprobs = generation.prompt_logprobs(
-                            prompt, made.prompt_logprobs or ()
+                        output.prompt_logprobs = await beside(
+                            _TOKEN * len(prompt),
+                            partial(generation.prompt_logprobs, prompt, made.prompt_logprobs or ()),
                         )
                 ended = output.finish_reason is not None
                 if ended and not finished:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from gateway.sdk import (
     TokensPrompt,
 )
 from gateway.sdk.engines import HfTokenizer, TextAligner, context_exceeded, prompt_tokens
+from gateway.sdk.wire import beside
 from gateway_vllm.config import VllmConfig
 from gateway_vllm.enforcer import Enforcer
 from gateway_vllm.host import FAILURES, Host
@@ -37,6 +39,8 @@ from gateway_vllm.samples import registered_samples
 from gateway_vllm.sampling import sampling_arguments
 
 _INT64 = 2**63
+_TOKEN = 64
+"""Bytes that are read in about the time that a token's log probabilities take."""
 _FINISH: Mapping[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
@@ -161,7 +165,10 @@ class VllmEngine:
                         if aligner is not None:
                             self._leave_tokens_undecoded(request.request_id)
                         if output.prompt_logprobs:
-                            given.prompt_logprobs = prompt_logprobs(output.prompt_logprobs, piece)
+                            given.prompt_logprobs = await beside(
+                                _TOKEN * length,
+                                partial(prompt_logprobs, output.prompt_logprobs, piece),
+                            )
                     if made.finish_reason is not None:
                         _end(given, made)
                         given.kv_transfer_params = output.kv_transfer_params
