@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from litestar.types import Send
@@ -72,7 +74,7 @@ class StreamBody:
             return ACCEPTED if self._begin_at_once(part) else self._begin(part)
         if len(part) <= SLICE and self._writer.write(part):
             return ACCEPTED
-        self._writer.wrote = True
+        self._writer.wrote_at = monotonic()
         return self._send_part(part)
 
     def write_later(self, part: bytes) -> None:
@@ -121,9 +123,15 @@ class StreamBody:
 
     def _check(self, timers: SharedTimers, seconds: float, sign: Callable[[], bytes]) -> None:
         self._timer = None
+        writer, left = self._writer, 0.0
+        if writer is not None and writer.wrote_at:
+            # The time that is left until the silence has lasted `seconds`.
+            left = writer.wrote_at + seconds - monotonic() if seconds else math.inf
         if seconds:
-            self._timer = timers.call_later(seconds, partial(self._check, timers, seconds, sign))
-        writer = self._writer
+            pause = left if left > 0 else seconds
+            self._timer = timers.call_later(pause, partial(self._check, timers, seconds, sign))
+        if left > 0:
+            return
         if self._sending is not None and not self._sending.done():
             return  # the client has yet to read the last sign
         if self._is_sending or self._unsent:
@@ -132,9 +140,9 @@ class StreamBody:
             if part := sign():
                 self._sending = asyncio.create_task(self._begin(part))
             return
-        if not writer.wrote and (part := sign()) and not writer.write(part) and writer.by_asgi:
+        if (part := sign()) and not writer.write(part) and writer.by_asgi:
             self._sending = asyncio.create_task(self._send_part(part))
-        writer.wrote = False
+            writer.wrote_at = monotonic()
 
     def _begin_at_once(self, part: bytes) -> bool:
         """Send the head and the first part, if nothing has to be waited for. Returns whether it did."""
@@ -148,7 +156,7 @@ class StreamBody:
         if not _FRAMING.isdisjoint(name.lower() for name, _ in headers):
             return False
         write_beginning(cycle, 200, head.begin(200, headers), part)
-        self._opened().wrote = True
+        self._opened().wrote_at = monotonic()
         return True
 
     async def _begin(self, part: bytes) -> None:
@@ -167,7 +175,7 @@ class StreamBody:
             raise
         finally:
             if started:
-                self._opened().wrote = True
+                self._opened().wrote_at = monotonic()
 
     async def _write_after(self, part: bytes) -> None:
         """Write `part` after what breaks the silence."""

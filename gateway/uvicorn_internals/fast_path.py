@@ -11,6 +11,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterable
+from time import monotonic
 from typing import Final, Protocol
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,8 +35,8 @@ class ChunkWriter(Protocol):
 
     by_asgi: bool
     """Whether it leaves all parts to the caller, because the server is another one."""
-    wrote: bool
-    """Whether there was a part since this was last set to False."""
+    wrote_at: float
+    """When the last part was written, by the monotonic clock; 0.0 if there was none."""
 
     def write(self, body: bytes) -> bool:
         """Write a part. Returns False if it wrote nothing: the caller must then send the part by ASGI's `send`, which waits until
@@ -180,19 +181,19 @@ def chunk_writer(send: Send) -> ChunkWriter:
 class _CycleWriter:
     """Writes as uvicorn does. Implements `ChunkWriter`."""
 
-    __slots__ = ("_cycle", "_flow", "_transport", "wrote")
+    __slots__ = ("_cycle", "_flow", "_transport", "wrote_at")
 
     by_asgi = False
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._flow, self._transport = cycle.flow, cycle.transport
-        self.wrote = False
+        self.wrote_at = 0.0
 
     def write(self, body: bytes) -> bool:
         if self._flow.write_paused or self._cycle.disconnected or not body:
             return False
-        self.wrote = True
+        self.wrote_at = monotonic()
         self._transport.write(b"%x\r\n%b\r\n" % (len(body), body))
         return True
 
@@ -200,12 +201,12 @@ class _CycleWriter:
 class _NoWriter:
     """Leaves all parts to the caller. Implements `ChunkWriter`."""
 
-    __slots__ = ("wrote",)
+    __slots__ = ("wrote_at",)
 
     by_asgi = True
 
     def __init__(self) -> None:
-        self.wrote = False
+        self.wrote_at = 0.0
 
     def write(self, body: bytes) -> bool:
         return False

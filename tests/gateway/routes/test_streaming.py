@@ -7,11 +7,14 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from litestar.types import Message, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -33,7 +36,7 @@ from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
 from gateway.routes.streaming import StreamedAnswer
 from gateway.runtime.services import Services
-from gateway.shared_timers import SharedTimers
+from gateway.shared_timers import SharedTimer, SharedTimers
 from gateway.startup.service_opening import open_services
 from gateway.testing.server import run_gateway
 from tests.waiting import wait_until_async
@@ -442,3 +445,71 @@ def test_events_that_repeat_large_instructions_come_whole_and_in_order(tmp_path:
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
     repeating = [each["type"] for each in events if each.get("response", {}).get("instructions") == said]  # fmt: skip
     assert repeating == ["response.created", "response.in_progress", events[-1]["type"]]
+
+
+class Ticking(SharedTimers):
+    """Timers that ring when a test lets time pass, on a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self._calls: list[tuple[float, SharedTimer]] = []
+        for module in ("gateway.routes.stream_body", "gateway.uvicorn_internals.fast_path"):
+            monkeypatch.setattr(f"{module}.monotonic", lambda: self.now)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> SharedTimer:
+        together: set[SharedTimer] = set()
+        timer = SharedTimer(callback, together)
+        together.add(timer)
+        self._calls.append((self.now + seconds, timer))
+        return timer
+
+    async def pass_until(self, end: float) -> None:
+        while self._calls and min(at for at, _ in self._calls) <= end:
+            self._calls.sort(key=lambda call: call[0])
+            self.now, timer = self._calls.pop(0)
+            if timer in timer._together:
+                timer.callback()
+            for _ in range(5):
+                await asyncio.sleep(0)  # a sign that begins the body has a task of its own
+        self.now = end
+
+
+@given(
+    writes=st.lists(st.floats(0, 200), max_size=12),
+    first=st.sampled_from([1.0, 15.0, 30.0]),
+    seconds=st.sampled_from([5.0, 15.0, 30.0, 60.0]),
+)
+@settings(deadline=None, max_examples=60)
+def test_no_silence_is_longer_than_the_interval(
+    writes: list[float], first: float, seconds: float
+) -> None:
+    async def scenario() -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            timers = Ticking(monkeypatch)
+            began = timers.now
+            connection = Connection()
+            send = uvicorn_send(connection)
+            body = StreamBody(send, send, lambda: HEADERS)
+            times: list[float] = []
+            write = connection.write
+
+            def noted(data: bytes) -> None:
+                times.append(timers.now - began)
+                write(data)
+
+            monkeypatch.setattr(connection, "write", noted)
+            body.keep_open(timers, min(first, seconds), seconds, lambda: b"sign")
+            for at in sorted(writes):
+                await timers.pass_until(began + at)
+                await body.write(b"part")
+            await timers.pass_until(began + 300)
+            await body.close()
+            silences = [after - before for before, after in pairwise([*times, 300.0])]
+            assert times[0] <= first + 1e-6
+            assert max(silences) <= seconds + 1e-6
+            # And no more signs than are needed.
+            signs = b"".join(connection.written).count(b"sign")
+            assert signs <= 300 / seconds + 1
+
+    asyncio.run(scenario())
