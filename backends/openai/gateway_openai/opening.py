@@ -8,30 +8,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from gateway.sdk import ConfigurationError, Engine, EngineContext, ModelInfo
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.engine import MessageLanguage, OpenAIEngine
 from gateway_openai.errors import Translator
-from gateway_remote.client import ReplicaClient
+from gateway_openai.listings import UpstreamListing
 from gateway_remote.connecting import connections, monitored
 from gateway_remote.discovery import Discovery, discovery, is_address
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.health import HealthMonitor
 from gateway_remote.pool import Pool
-from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
-
-
-class _Card(Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Models(Struct):
-    data: list[_Card] = []
 
 
 @asynccontextmanager
@@ -54,8 +43,17 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
         pool.update(await found.find())
         model = config.model or context.name
         path = prefix + config.health_path if config.health_path else None
-        listed = await _listed(client, pool, config, path, model)
-        monitor = HealthMonitor(pool, client, config, found, made.stalls, path=path)
+        listing = None if path is None else UpstreamListing(client, config, path)
+        listed = None if listing is None else await _listed(listing, pool, model)
+        monitor = HealthMonitor(
+            pool,
+            client,
+            config,
+            found,
+            made.stalls,
+            path=path,
+            check=None if listing is None else listing.problem,
+        )
         await stack.enter_async_context(monitored(monitor))
         limits = (context.max_model_len, config.max_model_len, listed)
         yield OpenAIEngine(
@@ -91,32 +89,32 @@ def _secrets(config: OpenAIConfig, path: str | None, key: str | None) -> list[st
     return [key or "", *config.headers.values(), *hosts]
 
 
-async def _listed(
-    client: ReplicaClient, pool: Pool, config: OpenAIConfig, path: str | None, model: str
-) -> int | None:
-    """Context length of the model in tokens; None if the upstream does not respond or does not state it."""
-    for replica in pool.replicas if path else ():
+async def _listed(listing: UpstreamListing, pool: Pool, model: str) -> int | None:
+    """Context length of the model in tokens; None if the upstream does not respond or does not state it. Raises
+    `ConfigurationError` if it rejects the key."""
+    for replica in pool.replicas:
+        where = replica.endpoint
         try:
-            status, body = await client.answer(
-                replica.endpoint, path or "", within=config.health_timeout
-            )
+            found = await listing.get(where)
         except ReplicaFailure as failure:
-            logger.warning("%s does not answer yet: %s", replica.endpoint, failure)
+            logger.warning("%s does not answer yet: %s", where, failure)
             continue
-        if status in (401, 403):
+        if found.status == 401:
             raise ConfigurationError(
-                f"The upstream {replica.endpoint} refuses the gateway ({status}); check api_key, api_key_env and headers."
+                f"The upstream {where} refuses the gateway (401); check api_key, api_key_env and headers."
             )
-        if status != 200:
-            logger.warning("%s answers %d on %s", replica.endpoint, status, path)
+        if found.status != 200:
+            logger.warning(
+                "%s answers %d to the listing of its models (health_path); requests will show whether it serves %r",
+                where,
+                found.status,
+                model,
+            )
             continue
-        try:
-            cards = reader_of(_Models)(body).data
-        except msgspec.DecodeError:
+        if found.models is None:
             return None  # the path is the operator's choice and may not exist
-        card = next((each for each in cards if each.id == model), None)
-        if card is None and cards:
-            names = ", ".join(each.id for each in cards[:10])
-            logger.warning("%s lists no model %r, but: %s", replica.endpoint, model, names)
-        return card.max_model_len if card is not None else None
+        if found.models and model not in found.models:
+            names = ", ".join([*found.models][:10])
+            logger.warning("%s lists no model %r, but: %s", where, model, names)
+        return found.models.get(model)
     return None

@@ -137,6 +137,11 @@ class ReplicaClient:
         self._closed = False
         self.connections_opened = 0
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of every request."""
+        return self._headers
+
     def close(self) -> None:
         """Close all connections. Open streams fail."""
         self._closed = True

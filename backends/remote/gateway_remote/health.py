@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from gateway_remote.client import ReplicaClient
 from gateway_remote.config import PoolConfig
 from gateway_remote.discovery import Discovery
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.pool import Pool
-from gateway_remote.replica import Replica
+from gateway_remote.replica import Endpoint, Replica
 from gateway_remote.stalls import StallMonitor
 
 logger = logging.getLogger("gateway.remote")
@@ -28,14 +29,17 @@ class HealthMonitor:
         stalls: StallMonitor,
         *,
         path: str | None = "/health",
+        check: Callable[[Endpoint], Awaitable[str | None]] | None = None,
     ) -> None:
-        """`path` is the health check path. If None, only the outcomes of requests are used."""
+        """`path` is the health check path. If None, only the outcomes of requests are used. `check` replaces the check: it
+        returns what is wrong, or None."""
         self._pool = pool
         self._client = client
         self._config = config
         self._discovery = discovery
         self._stalls = stalls
         self._path = path
+        self._check_of = check
         self._problems: list[str] = []
 
     async def first_check(self) -> None:
@@ -82,6 +86,8 @@ class HealthMonitor:
             logger.warning("%s %s", replica.endpoint, state)
 
     async def _problem(self, replica: Replica, path: str) -> str | None:
+        if self._check_of is not None:
+            return await self._check_of(replica.endpoint)
         try:
             status = await self._client.status(
                 replica.endpoint, path, within=self._config.health_timeout

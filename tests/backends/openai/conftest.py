@@ -119,6 +119,9 @@ class Stub:
         self.answer: Callable[[web.Request], Awaitable[web.StreamResponse]] = self.silent
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Any] = []
+        self.listed = 0
+        self.listing: web.Response | None = None
+        """The answer to a listing, if it is not one of the model m."""
         self.running = 0
         self.aborted = 0
         self._held = held_port()  # also between a stop and a start
@@ -151,6 +154,9 @@ class Stub:
         self._held.close()
 
     async def _models(self, _request: web.Request) -> web.Response:
+        self.listed += 1
+        if (answer := self.listing) is not None:
+            return web.Response(status=answer.status, body=answer.body)
         return web.json_response({"data": [{"id": "m", "max_model_len": 4096}]})
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
