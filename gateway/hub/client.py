@@ -18,6 +18,7 @@ from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 from gateway.hub.repository import Repository, RepositoryListing
 from gateway.net.guard import is_private, refusal
+from gateway.net.header_values import header_value
 
 if TYPE_CHECKING:
     import httpx
@@ -70,7 +71,7 @@ class Hub(Struct, frozen=True, kw_only=True):
     def from_environment(cls) -> Hub:
         """The hub that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, `HF_HOME` and the others select.
 
-        Raises `ConfigurationError` if `huggingface_hub` is not installed.
+        Raises `ConfigurationError` if `huggingface_hub` is not installed, or the token cannot be sent.
         """
         try:
             from huggingface_hub import constants
@@ -83,7 +84,7 @@ class Hub(Struct, frozen=True, kw_only=True):
             endpoint=constants.ENDPOINT,
             cache=Path(constants.HF_HUB_CACHE).expanduser(),
             offline=constants.is_offline_mode(),
-            headers=build_hf_headers(library_name="litegate"),
+            headers=_with_clean_token(build_hf_headers(library_name="litegate")),
             timeout=float(constants.HF_HUB_DOWNLOAD_TIMEOUT),
         )
 
@@ -276,3 +277,13 @@ def _reason(error: Exception) -> str:
 def _printable(text: str) -> str:
     """`text` without control characters, on one line and not long."""
     return "".join(each if each.isprintable() else " " for each in text)[:200].strip()
+
+
+def _with_clean_token(headers: Mapping[str, str]) -> dict[str, str]:
+    """`headers`, with a token that can be sent. It may come from a file, with what editors leave around it."""
+    clean = dict(headers)
+    for name, value in headers.items():
+        if name.lower() == "authorization":
+            scheme, _, token = value.partition(" ")
+            clean[name] = f"{scheme} {header_value(token, 'The token of the hub (HF_TOKEN)')}"
+    return clean

@@ -1,15 +1,21 @@
 """HTTP transports for `httpx2` that connect to checked addresses only, within limits."""
 
+from gateway.net.header_values import checked_headers, header_value
 from gateway.net.http import (
     GuardedTransport,
     LimitedTransport,
     TooLarge,
 )
 from gateway.net.http_transport import HttpTransport
+from gateway.net.proxies import Proxy, proxy_for
 
 __all__ = [
     "GuardedTransport",
     "HttpTransport",
     "LimitedTransport",
+    "Proxy",
     "TooLarge",
+    "checked_headers",
+    "header_value",
+    "proxy_for",
 ]

@@ -9,7 +9,8 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from gateway.sdk import InvalidRequest
+from gateway.sdk import ConfigurationError, InvalidRequest
+from gateway.sdk.http import checked_headers, proxy_for
 from gateway_remote.address import Address, address_of
 from gateway_remote.connection import ReplicaConnection
 from gateway_remote.failures import (
@@ -20,9 +21,11 @@ from gateway_remote.failures import (
     retry_after_seconds,
     too_large,
 )
+from gateway_remote.happy_eyeballs import addresses_of, first_connected
 from gateway_remote.reading import reader_of
 from gateway_remote.replica import Endpoint
 from gateway_remote.stalls import StallMonitor
+from gateway_remote.tunnels import tunnelled
 
 _ERROR_BYTES = 64 * 1024
 _ANSWER_BYTES = 16 * 1024 * 1024
@@ -284,16 +287,12 @@ class ReplicaClient:
             raise ReplicaFailure("the gateway is shutting down")
         try:
             async with asyncio.timeout(self._connect_timeout):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    ReplicaConnection,
-                    address.host,
-                    address.port,
-                    ssl=self._tls if address.tls else None,
-                    server_hostname=address.name if address.tls else None,
-                )
+                connection = await self._connected(address)
         except TimeoutError as error:
             reason = f"no connection in {self._connect_timeout:g} seconds"
             raise UndeliveredError(reason) from error
+        except ConfigurationError as error:
+            raise UndeliveredError(f"no connection: {error}") from error
         except (OSError, UnicodeError) as error:
             # UnicodeError: an invalid host name.
             raise UndeliveredError(
@@ -302,6 +301,26 @@ class ReplicaClient:
         self.connections_opened += 1
         self._open.add(connection)
         return connection
+
+    async def _connected(self, address: Address) -> ReplicaConnection:
+        """A connection to the first address that accepts one, through a proxy if the environment names one."""
+        proxy = proxy_for(address.host, also_known_as=[address.name]) if address.tls else None
+        if proxy is not None:
+            return await tunnelled(proxy, address, self._tls)
+        loop = asyncio.get_running_loop()
+
+        async def connect(host: str) -> ReplicaConnection:
+            _, connection = await loop.create_connection(
+                ReplicaConnection,
+                host,
+                address.port,
+                ssl=self._tls if address.tls else None,
+                server_hostname=address.name if address.tls else None,
+            )
+            return connection
+
+        hosts = await addresses_of(address.host, address.port)
+        return await first_connected(hosts, connect, ReplicaConnection.close)
 
     def _keeper(self, address: Address) -> Callable[[ReplicaConnection, bool], None]:
         def keep(connection: ReplicaConnection, content_complete: bool) -> None:
@@ -378,5 +397,6 @@ def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
 
 
 def headers_of(fixed: Mapping[str, str], api_key: str | None) -> dict[str, str]:
-    """Headers sent with every request."""
+    """Headers sent with every request. Raises `ConfigurationError` for one that cannot be sent."""
+    fixed = checked_headers(fixed)
     return {**fixed, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError
 from gateway.sdk.configuration import Positive, Seconds
+from gateway.sdk.http import header_value
 from gateway_remote.choose import Policy
 from gateway_remote.pool import PoolSettings
 
@@ -93,10 +94,12 @@ class PoolConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def key(self) -> str | None:
-        """The API key, or None. Raises `ConfigurationError` if `api_key_env` names an unset variable."""
+        """The API key, without surrounding white space; None if there is none. Raises `ConfigurationError` if `api_key_env` names
+        an unset variable, or the key cannot be sent."""
         if self.api_key_env is None:
-            return self.api_key
-        key = os.environ.get(self.api_key_env)
+            return None if self.api_key is None else header_value(self.api_key, "api_key")
+        named = f"The environment variable {self.api_key_env} (api_key_env)"
+        key = header_value(os.environ.get(self.api_key_env, ""), named)
         if not key:
             raise ConfigurationError(
                 f"api_key_env names {self.api_key_env}, which is not set in the environment."

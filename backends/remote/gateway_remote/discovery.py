@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from gateway.sdk import ConfigurationError
@@ -37,7 +37,7 @@ class FixedReplicas:
 
 
 class DnsReplicas:
-    """All addresses of a host name, such as a headless Kubernetes service."""
+    """All addresses of a host name, such as a headless Kubernetes service; see `addresses_of_replicas`."""
 
     def __init__(self, url: str) -> None:
         self._name = endpoint(url)
@@ -51,8 +51,22 @@ class DnsReplicas:
             found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise DiscoveryError(f"{self._host} cannot be resolved: {error.strerror}") from error
-        addresses = sorted({str(address[0]) for *_, address in found})
-        return [endpoint_at(self._name, address) for address in addresses]
+        return [endpoint_at(self._name, address) for address in addresses_of_replicas(found)]
+
+
+def addresses_of_replicas(found: Sequence[Any]) -> list[str]:
+    """One address of each replica, from what `getaddrinfo` has found.
+
+    A server with both an IPv4 and an IPv6 address is one replica, and nothing tells which two belong together: the addresses of
+    one family are used, of that which has more; IPv4 if both have as many.
+    """
+    families: dict[int, set[str]] = {}
+    for family, *_, address in found:
+        families.setdefault(family, set()).add(str(address[0]))
+    chosen = max(
+        families, key=lambda each: (len(families[each]), each == socket.AF_INET), default=None
+    )
+    return [] if chosen is None else sorted(families[chosen])
 
 
 class FileReplicas:
