@@ -21,7 +21,7 @@ from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult
 from gateway_container.sandbox.budget import Budget, available_memory, open_budget
 from gateway_container.sandbox.choice import choose_isolation
-from gateway_container.sandbox.isolation import Isolation
+from gateway_container.sandbox.isolation import Isolation, Jail
 from gateway_container.sandbox.process import start_sandbox
 
 NO_CGROUP = "/dev/null/none"
@@ -31,12 +31,12 @@ NO_CGROUP = "/dev/null/none"
 @pytest.fixture(scope="session")
 def without_cgroup() -> Isolation:
     """Namespaces on a machine that gives the gateway no cgroup."""
+    config = ContainersConfig(isolation="namespaces")
     try:
-        return asyncio.run(
-            choose_isolation(ContainersConfig(isolation="namespaces", cgroup=NO_CGROUP))
-        )
+        asyncio.run(choose_isolation(config))
     except ConfigurationError as error:
         pytest.skip(str(error))
+    return Jail(config, namespaces=True, groups=False)
 
 
 HOGS = {
@@ -84,6 +84,114 @@ def test_without_a_cgroup_the_processes_of_a_sandbox_are_bounded_together(
     ran = asyncio.run(run())
     assert ran.stdout.startswith("left "), ran
     assert 1 <= int(ran.stdout.split()[1]) <= 2, "two times 60 MiB have room in 160"
+
+
+KERNEL_HOGS = {
+    "socket pairs": """
+        while True:
+            for each in held.append(socket.socketpair()) or held[-1]:
+                each.setblocking(False)
+                try:
+                    while each.send(bytes(65536)): pass
+                except BlockingIOError: pass
+    """,
+    "datagrams": """
+        while True:
+            for each in held.append(socket.socketpair(type=socket.SOCK_DGRAM)) or held[-1]:
+                each.setblocking(False)
+                try:
+                    while each.send(b'x'): pass
+                except BlockingIOError: pass
+    """,
+    "pipes": """
+        while True:
+            held.append(os.pipe())
+            try: fcntl.fcntl(held[-1][1], fcntl.F_SETPIPE_SZ, 1 << 20)
+            except OSError: pass
+            os.set_blocking(held[-1][1], False)
+            try:
+                while os.write(held[-1][1], bytes(4096)): pass
+            except BlockingIOError: pass
+    """,
+}
+KERNEL_FORKING = """
+import fcntl, os, signal, socket, time
+children = set()
+for number in range(24):
+    child = os.fork()
+    if child == 0:
+        held = []
+        try:
+{hog}
+        except OSError: pass
+        time.sleep(60)
+    children.add(child)
+end = time.monotonic() + 20
+while len(children) > {most} and time.monotonic() < end:
+    time.sleep(0.05)
+    children -= {{each for each in children if os.waitpid(each, os.WNOHANG)[1] == signal.SIGKILL}}
+print("left", len(children))
+"""
+
+
+@pytest.mark.parametrize("how", KERNEL_HOGS)
+@pytest.mark.slow
+def test_without_a_cgroup_what_the_kernel_holds_for_a_sandbox_is_bounded(
+    without_cgroup: Isolation, how: str
+) -> None:
+    """Buffers of pipes and sockets are in no process' own memory."""
+    limits = SandboxLimits(memory=160 * MIB, disk=MIB, processes=64, open_files=256, cpu_seconds=60)
+    hog = textwrap.indent(textwrap.dedent(KERNEL_HOGS[how]), " " * 12)
+    # A process has 250 sockets of 312 KiB. Of its pipes, those above the user's soft limit hold two pages.
+    most = 23 if how == "pipes" else 3
+    ran = asyncio.run(run_alone(without_cgroup, limits, KERNEL_FORKING.format(hog=hog, most=most)))
+    assert ran.stdout.startswith("left "), ran
+    assert int(ran.stdout.split()[1]) <= most
+
+
+REFUSED = """
+import ctypes, fcntl, os, shutil, socket
+libc = ctypes.CDLL(None, use_errno=True)
+reader, writer = os.pipe()
+one, other = socket.socketpair()
+def tried(what, do):
+    try: print('REACHED', what, do())
+    except OSError as error: print(what, error.errno)
+for option in (7, 8, 32, 33): tried('larger buffer', lambda: one.setsockopt(socket.SOL_SOCKET, option, 1 << 20))
+for name in ('vmsplice', 'splice', 'tee'):
+    ctypes.set_errno(0)
+    print(name, getattr(libc, name)(reader, 0, writer, 0, 1, 0), ctypes.get_errno())
+tried('sendfile', lambda: os.sendfile(writer, os.open('/etc/passwd', os.O_RDONLY), 0, 1))
+open('a', 'w').write('copied')
+shutil.copyfile('a', 'b')
+print(open('b').read(), fcntl.fcntl(writer, fcntl.F_GETFL) == os.O_WRONLY)
+import asyncio
+print(asyncio.run(asyncio.sleep(0, 'asyncio works')))
+"""
+
+
+def test_pipes_and_sockets_keep_their_sizes_and_take_no_pages_of_others(
+    without_cgroup: Isolation,
+) -> None:
+    limits = SandboxLimits(memory=160 * MIB, disk=MIB, processes=32, open_files=64, cpu_seconds=20)
+    ran = asyncio.run(run_alone(without_cgroup, limits, REFUSED))
+    assert "REACHED" not in ran.stdout
+    assert ran.stdout.splitlines() == [
+        *["larger buffer 1"] * 4,
+        *[f"{name} -1 1" for name in ("vmsplice", "splice", "tee")],
+        "sendfile 1",
+        "copied True",
+        "asyncio works",
+    ]
+
+
+async def run_alone(isolation: Isolation, limits: SandboxLimits, code: str) -> CommandResult:
+    sandbox = await start_sandbox(isolation, "litegate-hogs", limits, seconds=20)
+    try:
+        command = [sys.base_prefix + "/bin/python3", "-I", "-S", "-c", code]
+        return await sandbox.ask("run", CommandResult, seconds=50, command=command, limit=9000)
+    finally:
+        await sandbox.close()
 
 
 def test_a_sandbox_without_a_cgroup_counts_with_its_files(without_cgroup: Isolation) -> None:

@@ -11,6 +11,9 @@ from .spec import SandboxLimits
 
 _PREFIX = "litegate-sandbox-"
 _ROOT = "/sys/fs/cgroup"
+_VERSION_1, _VERSION_2 = 0x27E0EB, 0x63677270
+"""The types of file systems of control groups."""
+_CONTROLLERS = ("memory", "pids")
 
 
 class ControlGroups:
@@ -46,14 +49,17 @@ class ControlGroups:
 def make_groups(given: str | None, limits: SandboxLimits) -> ControlGroups:
     """Create groups with `limits`, for the controllers that are available.
 
-    `given` is a version 2 group in which to create others; None means the group of this process.
+    `given` is a version 2 group in which to create others; None means the group of this process, and an empty string none.
     """
     name = f"{_PREFIX}{os.getpid()}"
     made: dict[str, str] = {}
     for controller, parent in _parents(given).items():
         folder = os.path.join(parent, name)
         try:
-            os.makedirs(folder, exist_ok=True)
+            if _version(parent) != (1 if given is None else 2):
+                continue  # a plain folder has all files that are written to it, and limits nothing
+            with suppress(FileExistsError):
+                os.mkdir(folder)
             _limit(folder, controller, limits)
         except OSError:
             with suppress(OSError):
@@ -77,7 +83,7 @@ def sweep(given: str | None) -> None:
 def _parents(given: str | None) -> dict[str, str]:
     """The folders in which groups can be created, by controller."""
     if given is not None:
-        return dict.fromkeys(("memory", "pids"), given)
+        return dict.fromkeys(_CONTROLLERS, given) if given else {}
     found: dict[str, str] = {}
     with suppress(OSError), open("/proc/self/cgroup", encoding="ascii") as file:
         for line in file:
@@ -87,7 +93,7 @@ def _parents(given: str | None) -> dict[str, str]:
             ):  # version 2; its own processes prevent it from delegating controllers
                 continue
             for controller in controllers.split(","):
-                if controller in ("memory", "pids"):
+                if controller in _CONTROLLERS:
                     found[controller] = f"{_ROOT}/{controllers}{path}"
     return found
 
@@ -109,8 +115,44 @@ def _limit(folder: str, controller: str, limits: SandboxLimits) -> None:
 
 
 def _write(folder: str, name: str, value: int) -> None:
-    with open(os.path.join(folder, name), "w", encoding="ascii") as file:
-        file.write(str(value))
+    # Without creating it: the kernel has made the files of a group.
+    descriptor = os.open(os.path.join(folder, name), os.O_WRONLY)
+    try:
+        os.write(descriptor, str(value).encode())
+    finally:
+        os.close(descriptor)
+
+
+def _version(folder: str) -> int | None:
+    """The version of control groups that a folder is one of; None if it is none."""
+    from .libc import file_system_type  # only where there are control groups
+
+    return {_VERSION_1: 1, _VERSION_2: 2}.get(file_system_type(folder))
+
+
+def why_unusable(given: str) -> str | None:
+    """Why sandboxes cannot be limited by groups in the version 2 group `given`, as the end of a sentence; None if they can."""
+    if not os.path.isdir(given):
+        return "there is no such folder"
+    if _version(given) != 2:
+        return "this folder is no control group of version 2, so nothing would be limited"
+    for name, problem in (
+        ("cgroup.controllers", "it has not the controllers {}: delegate them to it"),
+        (
+            "cgroup.subtree_control",
+            "it does not pass the controllers {} on: write '+memory +pids' to its cgroup.subtree_control",
+        ),
+    ):
+        try:
+            with open(os.path.join(given, name), encoding="ascii") as file:
+                had = file.read().split()
+        except OSError as error:
+            return f"its {name} cannot be read: {error.strerror}"
+        if missing := [each for each in _CONTROLLERS if each not in had]:
+            return problem.format(" and ".join(missing))
+    if missing := [each for each in _CONTROLLERS if each not in bounded_by(given)]:
+        return f"this user cannot create groups in it that limit {' and '.join(missing)}"
+    return None
 
 
 def bounded_by(given: str | None) -> list[str]:

@@ -28,8 +28,9 @@ from .libc import (
     set_host_name,
     unshare,
 )
-from .memory import require_measurable, watch_memory
+from .memory import Buffers, require_measurable, watch_memory
 from .rootfs import USER, build_root
+from .seccomp import is_known
 from .spec import SandboxSpec, read_spec
 
 _NOBODY = 65_534
@@ -51,12 +52,18 @@ def main() -> int:
     sweep(spec.cgroup)
     groups = make_groups(spec.cgroup, spec.limits)
     try:
+        _require_bounds(spec, groups)
         return _run(spec, groups)
     except OSError as failure:
         _report({"failed": str(failure)})
         return 1
     finally:
         groups.remove()
+
+
+def _require_bounds(spec: SandboxSpec, groups: ControlGroups) -> None:
+    if missing := set(spec.bounds) - set(groups.bounds):
+        raise OSError(f"no control group could be made that limits {' and '.join(sorted(missing))}")
 
 
 def _report(message: dict[str, object]) -> None:
@@ -66,6 +73,7 @@ def _report(message: dict[str, object]) -> None:
 
 def _run(spec: SandboxSpec, groups: ControlGroups) -> int:
     mapper, go = _prepare_mapping()
+    buffers = Buffers() if is_known() else None
     unshare(OUTER_NAMESPACES)
     os.write(go, b"x")
     os.close(go)
@@ -103,7 +111,7 @@ def _run(spec: SandboxSpec, groups: ControlGroups) -> int:
     for descriptor in (0, 1, 2):
         os.close(descriptor)  # so that the gateway sees the end of the program's streams
     if not counted:
-        watch_memory(first, spec.limits.memory)
+        watch_memory(first, spec.limits.memory, buffers=buffers)
     _, status = os.waitpid(first, 0)
     return os.waitstatus_to_exitcode(status) & 0xFF
 

@@ -95,6 +95,15 @@ def set_host_name(name: str) -> None:
     _check(_libc.sethostname(name.encode(), ctypes.c_size_t(len(name))), "sethostname")
 
 
+def file_system_type(path: str) -> int:
+    """The magic number of the file system that `path` is on."""
+    about = ctypes.create_string_buffer(
+        512
+    )  # a `struct statfs`, which is smaller and begins with it
+    _check(_libc.statfs(os.fsencode(path), about), f"statfs {path}")
+    return ctypes.c_long.from_buffer(about).value & 0xFFFFFFFF
+
+
 def unshare(flags: int) -> None:
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 

@@ -41,6 +41,10 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198), "shmget": (29, 194), "shmat": (30, 196), "msgget": (68, 186),
     "semget": (64, 190), "mq_open": (240, 180), "memfd_create": (319, 279),
     "memfd_secret": (447, 447),
+    # Pages that a pipe or a socket holds and that no process has: without a cgroup, nothing would count them.
+    "vmsplice": (278, 75), "splice": (275, 76), "tee": (276, 77), "sendfile": (40, 71),
+    # Larger buffers. `memory.py` counts sockets with the size that the kernel gives them.
+    "setsockopt": (54, 208),
 }  # fmt: skip
 """System call numbers by name, on x86_64 and aarch64 (from the headers of Linux 6.1)."""
 

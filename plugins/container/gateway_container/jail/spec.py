@@ -43,7 +43,9 @@ class SandboxSpec:
     folder: str
     """The writable folder, in which the program starts."""
     cgroup: str | None
-    """A cgroup version 2 in which the gateway may create others."""
+    """A cgroup version 2 in which the gateway may create others. None: version 1 is used if permitted. Empty: none is used."""
+    bounds: list[str]
+    """The controllers that limited a sandbox when the gateway started."""
     limits: SandboxLimits
 
 

@@ -105,11 +105,19 @@ class _Interpreter(Struct, frozen=True):
 class Jail:
     """The keeper of `gateway_container.jail`: namespaces, or resource limits only if configured."""
 
-    def __init__(self, config: ContainersConfig, *, namespaces: bool) -> None:
+    def __init__(self, config: ContainersConfig, *, namespaces: bool, groups: bool = True) -> None:
+        """`groups`: control groups are used, if they can be made."""
         self._config = config
         self._namespaces = namespaces
         self._python = _interpreter(config.python)
-        self._counted = namespaces and "memory" in bounded_by(config.cgroup)
+        self._cgroup = config.cgroup if groups else ""
+        self.bounds = bounded_by(self._cgroup) if namespaces else []
+        """The controllers of its control groups."""
+
+    @property
+    def python(self) -> str:
+        """The interpreter in the sandbox."""
+        return self._python.path
 
     @property
     def description(self) -> str:
@@ -119,7 +127,7 @@ class Jail:
         return f"namespaces (user, mount, pid, net, ipc, uts, cgroup), {calls}, resource limits"
 
     def memory(self, limits: SandboxLimits) -> int:
-        return limits.memory if self._counted else limits.memory + limits.disk
+        return limits.memory if "memory" in self.bounds else limits.memory + limits.disk
 
     def launch(self, name: str, limits: SandboxLimits) -> Launch:
         python = self._python
@@ -144,7 +152,8 @@ class Jail:
             "shown": _outermost([*_SYSTEM, *python.shown, *_with_targets(self._config.readable)]),
             "hidden": python.hidden,
             "folder": inside,
-            "cgroup": self._config.cgroup,
+            "cgroup": self._cgroup,
+            "bounds": self.bounds,
             "limits": msgspec.to_builtins(limits),
         }
         start = (
