@@ -7,7 +7,11 @@ from typing import Any, Final
 from gateway_postgres.config import PostgresConfig
 
 _IDLE_MILLISECONDS: Final = "3000"
-"""Time after which the server ends a transaction whose gateway is silent."""
+"""Time after which the server ends a transaction whose gateway is silent: a process that is stopped in a transaction must not
+lock its responses for the others."""
+
+READ_ONLY: Final = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
+"""Whether the server takes no writes: it is a standby, or an old primary that was left running after a failover."""
 
 
 def connection_settings(config: PostgresConfig) -> dict[str, Any]:
@@ -15,15 +19,18 @@ def connection_settings(config: PostgresConfig) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "dsn": config.url,
         "timeout": config.connect_timeout,
-        "server_settings": {
-            "search_path": f'"{config.schema}"',
-            "application_name": "litegate",
-            # A process that is stopped in a transaction must not lock its responses for the others.
-            "idle_in_transaction_session_timeout": _IDLE_MILLISECONDS,
-        },
+        "server_settings": {"application_name": "litegate"},
     }
     if config.username is not None:
         settings["user"] = config.username
     if config.password is not None:
         settings["password"] = config.password
     return settings
+
+
+async def set_session(connection: Any, config: PostgresConfig) -> None:
+    """Set what each session has to have. Not sent at the connection's start: poolers such as PgBouncer reject most parameters there,
+    or drop them in silence."""
+    await connection.execute(
+        f'SET search_path = "{config.schema}"; SET idle_in_transaction_session_timeout = {_IDLE_MILLISECONDS}'
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -11,20 +12,31 @@ from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
-from gateway.sdk import StoreUnavailable
+from gateway.sdk import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
-from gateway_postgres.connection_settings import connection_settings
-from gateway_postgres.failures import FAILURES, is_away, is_of_connection, is_temporary, unavailable
+from gateway_postgres.connection_settings import READ_ONLY, connection_settings, set_session
+from gateway_postgres.failures import (
+    FAILURES,
+    is_away,
+    is_of_connection,
+    is_read_only,
+    is_temporary,
+    reason_of,
+    unavailable,
+)
 from gateway_postgres.notifications import Notifications
 
 T = TypeVar("T")
+logger = logging.getLogger("gateway_postgres")
 
 _SYNCHRONIZED_SECONDS: Final = 60.0
 """Seconds, by either clock of this machine, after which the server is asked for its time again."""
 _TRIES: Final = 5
 """How often a transaction is run that others have made impossible, or whose connection was ended before its COMMIT was sent."""
+_RENEWAL_SECONDS: Final = 1.0
+"""Shortest time between two renewals of the connections."""
 
 
 class PostgresDatabase:
@@ -37,6 +49,8 @@ class PostgresDatabase:
         self._offset = time.time() - time.monotonic()
         self._synchronized = (-math.inf, -math.inf)
         """When the server was last asked for its time, by both clocks."""
+        self._renewed = -math.inf
+        """When the connections were closed because the server was read-only."""
         self._writes: set[asyncio.Task[Any]] = set()
         self._notifications: Notifications | None = None
 
@@ -48,8 +62,31 @@ class PostgresDatabase:
             command_timeout=config.timeout,
             min_size=1,
             max_size=config.max_connections,
-            init=self._synchronize,
+            init=self._begin,
+            reset=self._end_use,
         )
+
+    async def check_tables(self) -> None:
+        """Raise `ConfigurationError` if connections do not find the tables by their names."""
+        found = await self._with_connection(
+            lambda connection: connection.fetchval("SELECT to_regclass('schema_version')")
+        )
+        if found is None:
+            raise ConfigurationError(
+                f"The store 'postgres' does not find its tables at {self._address}: the search_path of a connection is lost. A pooler such "
+                "as PgBouncer has to be in session mode, or the role has to have it: ALTER ROLE … SET search_path = "
+                f"{self._config.schema}."
+            )
+
+    async def _begin(self, connection: Any) -> None:
+        await set_session(connection, self._config)
+        await self._synchronize(connection)
+
+    async def _end_use(self, connection: Any) -> None:
+        # asyncpg's own reset would cost a round trip, and would take the search_path away. Operations leave nothing behind.
+        if connection.is_in_transaction():
+            await connection.reset()
+            await set_session(connection, self._config)
 
     async def listen(self, on_announcement: Callable[[Collection[str]], None]) -> None:
         """Call `on_announcement` with the names that other gateways announce; an empty collection means any."""
@@ -87,7 +124,11 @@ class PostgresDatabase:
             self._notifications.announce(names)
 
     async def health(self) -> None:
-        await self._with_connection(lambda connection: connection.execute("SELECT 1"))
+        async def check(connection: Any) -> None:
+            if await connection.fetchval(READ_ONLY):
+                raise asyncpg.ReadOnlySQLTransactionError("the server is read-only")
+
+        await self._with_connection(check)
 
     async def _run(
         self, operation: Callable[[], Operation[T]], *, isolation: Any, readonly: bool
@@ -120,6 +161,36 @@ class PostgresDatabase:
         return await self._with_connection(work)
 
     async def _with_connection(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Run `work`, and once more on new connections if the server has become read-only.
+
+        A failover can leave the old primary running. Its connections stay open, so that only a write shows that the address
+        leads to another server now.
+        """
+        began = self._renewed
+        try:
+            return await self._with_pooled(work)
+        except StoreUnavailable as error:
+            if not is_read_only(error.__cause__):
+                raise
+            if self._renewed == began and not await self._renew_connections(error):
+                raise
+        return await self._with_pooled(work)
+
+    async def _renew_connections(self, error: StoreUnavailable) -> bool:
+        """Connect again for each operation from now on. Returns whether it did: at most once in `_RENEWAL_SECONDS`."""
+        now = time.monotonic()
+        if now - self._renewed < _RENEWAL_SECONDS or self._pool is None:
+            return False
+        self._renewed = now
+        logger.warning(
+            "PostgreSQL at %s: %s; connecting again", self._address, reason_of(error.__cause__)
+        )
+        await self._pool.expire_connections()
+        if self._notifications is not None:
+            self._notifications.renew()
+        return True
+
+    async def _with_pooled(self, work: Callable[[Any], Awaitable[T]]) -> T:
         assert self._pool is not None, "it is open"
         try:
             async with self._pool.acquire(timeout=self._config.timeout) as connection:

@@ -46,6 +46,11 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, FAILURES)
 
 
+def is_read_only(error: BaseException | None) -> bool:
+    """Whether `error` says that the server takes no writes."""
+    return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
+
+
 def is_temporary(error: BaseException | None) -> bool:
     """Whether the transaction can be run again at once."""
     # After a migration by another process, a prepared statement is out of date.

@@ -13,7 +13,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from gateway.sdk import StoreUnavailable
 from gateway_postgres.config import PostgresConfig
-from gateway_postgres.connection_settings import connection_settings
+from gateway_postgres.connection_settings import READ_ONLY, connection_settings
 from gateway_postgres.failures import FAILURES, reason_of
 
 logger = logging.getLogger("gateway_postgres")
@@ -43,6 +43,8 @@ class Notifications:
         self._anything = False
         self._sending: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        """Ends the use of the connection that listens."""
 
     async def start(self) -> None:
         """Returns once notifications are received."""
@@ -60,6 +62,10 @@ class Notifications:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+
+    def renew(self) -> None:
+        """Listen on a new connection."""
+        self._ended.set()
 
     def announce(self, names: Collection[str]) -> None:
         """Notify the others, without waiting. What is announced meanwhile is one notification."""
@@ -97,7 +103,7 @@ class Notifications:
                 connection = await asyncpg.connect(
                     **connection_settings(self._config), command_timeout=self._config.timeout
                 )
-                ended = asyncio.Event()
+                ended = self._ended = asyncio.Event()
                 connection.add_termination_listener(lambda _: ended.set())  # noqa: B023  # of this turn
                 await connection.add_listener(self._channel, self._receive)
                 away = False
@@ -110,7 +116,8 @@ class Notifications:
                         async with asyncio.timeout(_CHECK_SECONDS):
                             await ended.wait()
                     except TimeoutError:
-                        await connection.execute("SELECT 1")
+                        if await connection.fetchval(READ_ONLY):
+                            break
             except FAILURES as error:
                 if not ready.done():
                     ready.set_exception(error)

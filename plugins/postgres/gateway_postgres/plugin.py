@@ -47,6 +47,7 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
                 finally:
                     await connection.close()
                 await database.open()
+                await database.check_tables()
                 await database.listen(store.announced)
         except (ValueError, asyncpg.ClientConfigurationError):
             raise ConfigurationError(

@@ -25,6 +25,7 @@ cluster, so that one script can write them.
 `litegate:{leases}`, a sorted set: responses by the expiry of their lease (Redis' clock, ms);
     `litegate:{leases}:holders`, a hash: the holder of each lease.
 `litegate:{cancel}`, a stream: requests to cancel, read by all processes.
+`litegate:{health}`: never there. It is deleted to see whether Redis takes writes.
 `litegate:{wake}:…`, a stream for each process, by which it interrupts its own blocking read.
 `litegate:conversation:{conv_…}`, a hash: o owner, m the conversation, n items added so far;
     b bytes of the items;

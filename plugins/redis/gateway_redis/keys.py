@@ -18,6 +18,7 @@ class Keys:
         self.log = lru_cache(4096)(self._log)
         """The keys of the record and its events; cached because they are used for every event."""
         self.cancel = f"{prefix}:{{cancel}}"
+        self.health = f"{prefix}:{{health}}"
 
     def response(self, response_id: str) -> list[str]:
         """The record, its events and its children."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -26,6 +29,8 @@ from gateway.sdk import StoreUnavailable
 from gateway_redis.location import Client
 from gateway_redis.scripts import LuaScript
 
+logger = logging.getLogger("gateway_redis")
+
 Argument = str | bytes | int | float
 
 BLOCK = 10.0
@@ -33,6 +38,8 @@ BLOCK = 10.0
 
 MAX_BYTES = 8 << 30
 """Maximum number of bytes stored if neither the configuration nor Redis' `maxmemory` sets a limit."""
+
+_RENEWAL_SECONDS = 1.0
 
 _AWAY = (
     "READONLY", "LOADING", "OOM", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY",
@@ -61,6 +68,8 @@ class RedisServer:
         self._waiting = waiting
         self._free = asyncio.Semaphore(max_connections)
         self._timeout = timeout
+        self._renewed = -math.inf
+        """When the connections were closed because the server had become a replica."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -78,7 +87,7 @@ class RedisServer:
         """Run a command and return the answer."""
         with self._answering():
             async with asyncio.timeout(self._timeout), self._free:
-                return await self._client.execute_command(*arguments)
+                return await self._execute(*arguments)
 
     async def run(
         self, script: LuaScript, keys: Sequence[str], arguments: Sequence[Argument]
@@ -86,11 +95,46 @@ class RedisServer:
         """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
             async with asyncio.timeout(self._timeout), self._free:
-                execute = self._client.execute_command
+                execute = self._execute
                 try:
                     return await execute("EVALSHA", script.digest, len(keys), *keys, *arguments)
                 except NoScriptError:
                     return await execute("EVAL", script.source, len(keys), *keys, *arguments)
+
+    async def _execute(self, *arguments: Argument) -> Any:
+        """Run a command, and once more on new connections if the server has become a replica.
+
+        A failover can leave the old primary running as a replica. Its connections stay open, so that only a write
+        shows that the address leads to another server now.
+        """
+        began = self._renewed
+        try:
+            return await self._client.execute_command(*arguments)
+        except ResponseError as error:
+            if not _is_read_only(error):
+                raise
+            if self._renewed == began and not await self._renew_connections():
+                raise
+            return await self._client.execute_command(*arguments)
+
+    async def _renew_connections(self) -> bool:
+        """Have each command connect to the address again; connections in use are closed after their command. Returns whether
+        it did: it does so at most once in `_RENEWAL_SECONDS`, as long as the server that answers there is a replica.
+
+        A cluster's client finds the new primary by itself.
+        """
+        now = time.monotonic()
+        if now - self._renewed < _RENEWAL_SECONDS or self.cluster:
+            return False
+        self._renewed = now
+        logger.warning("Redis at %s is read-only: connecting again", self.address)
+        for client in (self._client, self._waiting):
+            if not isinstance(client, RedisCluster):
+                with suppress(RedisError, OSError):
+                    pool: Any = client.connection_pool
+                    await pool.update_active_connections_for_reconnect()
+                    await pool.disconnect(inuse_connections=False)
+        return True
 
     async def wait_for_entries(
         self, streams: Sequence[tuple[str, str]], *, seconds: float
@@ -128,6 +172,11 @@ async def default_max_bytes(server: RedisServer) -> int:
         with suppress(StoreUnavailable, ResponseError):  # the user may lack the permission
             most = (await server.command("INFO", "memory")).get("maxmemory", 0) * 3 // 5
     return most or MAX_BYTES
+
+
+def _is_read_only(error: ResponseError) -> bool:
+    # An error of a command within a script may be wrapped in a longer message.
+    return isinstance(error, ReadOnlyError) or "READONLY" in str(error)
 
 
 def _is_unavailable(error: ResponseError) -> bool:

@@ -48,6 +48,7 @@ class RedisStore:
         """`max_bytes` is `config.max_bytes`, or its default."""
         keys, tokens = Keys(config.prefix), WriteTokens()
         self._server = server
+        self._health_key = keys.health
         self._ledger = Ledger(server, keys, config, max_bytes)
         self._records = ResponseRecords(server, keys, config, tokens, self._ledger)
         self._reader = EventReader(server, keys, tokens.process)
@@ -70,7 +71,8 @@ class RedisStore:
         return True
 
     async def health(self) -> None:
-        await self._server.command("PING")
+        # A write that needs no memory and changes nothing: a primary that has become a replica answers PING.
+        await self._server.command("DEL", self._health_key)
 
     async def put(self, record: StoredResponse) -> None:
         await self._records.put(record)

@@ -25,6 +25,7 @@ from gateway.wire.response import Conversation
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_postgres.failures import is_temporary
 from gateway_postgres.schema import prepare
+from tests.switched_address import switched_address
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -373,3 +374,43 @@ async def test_a_database_that_may_not_be_written_is_one_that_is_away(
     async with open_postgres(reader) as store:
         with pytest.raises(StoreUnavailable):
             await store.put(record())
+
+
+async def test_an_old_primary_that_stays_up_read_only_is_left(
+    postgres_process: PostgresProcess, own_server: PostgresProcess
+) -> None:
+    """Its connections stay open after the address leads to the new primary."""
+    async with switched_address(own_server.port) as address:
+        schema = f"t_{uuid.uuid4().hex[:12]}"
+        config = PostgresConfig(
+            url=f"postgresql://postgres@127.0.0.1:{address.port}/postgres",
+            schema=schema,
+            connect_timeout=30,
+            timeout=30,
+        )
+        there = structs.replace(config, url=postgres_process.url)
+        async with open_postgres(there) as new, open_postgres(config) as store:
+            assert new.shared
+            await asyncio.gather(*(store.put(record()) for _ in range(8)))
+            own_server.ask("ALTER SYSTEM SET default_transaction_read_only = on")
+            own_server.ask("SELECT pg_reload_conf()")
+
+            async def is_read_only() -> bool:
+                try:
+                    await store.health()
+                except StoreUnavailable as error:
+                    return "read-only" in str(error)
+                return False
+
+            async with asyncio.timeout(60):
+                while not await is_read_only():  # noqa: ASYNC110  # the server reads its settings anew
+                    await asyncio.sleep(0.05)
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                await store.put(record())
+            address.target = postgres_process.port
+            await asyncio.sleep(1.1)  # connections are renewed once a second at most
+            kept = [record() for _ in range(8)]
+            await asyncio.gather(*map(store.put, kept))
+            await store.health()
+            for each in kept:
+                assert await new.get(each.id) is not None
