@@ -11,6 +11,8 @@ import httpcore2
 import httpx2
 from httpcore2 import SOCKET_OPTION
 
+from gateway.net.proxies import Proxy
+
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The most bytes of an answer before its body: its head and the interim answers (1xx) before it."""
 _HEAD_PIECE: Final = 4096
@@ -22,18 +24,32 @@ class HttpTransport(httpx2.AsyncHTTPTransport):
     """Connects to web servers, whatever they send. An answer whose head, with the interim answers before it, exceeds
     `MAX_HEAD_BYTES` fails with `httpx2.RemoteProtocolError`."""
 
-    def __init__(self, verify: ssl.SSLContext | None = None) -> None:
-        """`verify` checks certificates. None: with the usual authorities, or those that the environment names."""
+    def __init__(self, verify: ssl.SSLContext | None = None, proxy: Proxy | None = None) -> None:
+        """`verify` checks certificates. None: with the usual authorities, or those that the environment names. `proxy` is
+        asked for all connections; see `proxy_for`."""
         context = httpx2.create_ssl_context() if verify is None else verify
         super().__init__(verify=context, limits=_LIMITS)
         # httpx2's own pool cannot be given a network backend.
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=_LIMITS.max_connections,
-            max_keepalive_connections=_LIMITS.max_keepalive_connections,
-            keepalive_expiry=_LIMITS.keepalive_expiry,
-            network_backend=_Backend(),
-        )
+        shared: dict[str, Any] = {
+            "ssl_context": context,
+            "max_connections": _LIMITS.max_connections,
+            "max_keepalive_connections": _LIMITS.max_keepalive_connections,
+            "keepalive_expiry": _LIMITS.keepalive_expiry,
+            "network_backend": _Backend(),
+        }
+        if proxy is None:
+            self._pool = httpcore2.AsyncConnectionPool(**shared)
+        else:
+            host = f"[{proxy.host}]" if ":" in proxy.host else proxy.host
+            self._pool = httpcore2.AsyncHTTPProxy(
+                f"http://{host}:{proxy.port}",
+                proxy_headers=(
+                    None
+                    if proxy.authorization is None
+                    else {"Proxy-Authorization": proxy.authorization}
+                ),
+                **shared,
+            )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)

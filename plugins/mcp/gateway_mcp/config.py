@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from gateway.sdk import ConfigurationError
 from gateway.sdk.configuration import Positive, Seconds
 from gateway.sdk.net import check_host_patterns
 from gateway_mcp.programs import why_not_started
@@ -30,7 +31,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     transport: HttpTransport | Literal["stdio"] | None = None
     """Default: follows from `command`, or streamable HTTP for `url`. `sse` must be set explicitly."""
     headers: dict[str, str] = {}
-    """Sent with every HTTP request."""
+    """Sent with every HTTP request, without the white space around the values."""
     scope: Literal["shared", "response"] = "shared"
     """`shared`: all responses share the connections; `response`: each response has its own connection."""
     connections: Annotated[int, Meta(ge=1, le=64)] = 1
@@ -71,6 +72,13 @@ class McpServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError("`env` and `cwd` are for a server with a `command`")
         if self.url is not None and urlsplit(self.url).scheme not in ("http", "https"):
             raise ValueError("`url` begins with http:// or https://")
+        if self.headers:
+            from gateway.sdk.http import checked_headers  # a large import
+
+            try:
+                checked_headers(self.headers)
+            except ConfigurationError as error:
+                raise ValueError(str(error)) from None
 
 
 class RemoteServersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

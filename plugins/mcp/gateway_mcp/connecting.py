@@ -14,6 +14,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from gateway.sdk.http import Proxy, checked_headers, proxy_for
 from gateway.sdk.net import HostGuard
 from gateway_mcp.config import HttpTransport, McpServerConfig
 from gateway_mcp.connection import Dial, ReportingStream
@@ -21,7 +22,10 @@ from gateway_mcp.http import http_client
 
 
 def configured_transport(config: McpServerConfig) -> Dial:
-    """The transport for a configured server."""
+    """The transport for a configured server.
+
+    Raises `ConfigurationError` if it is to be reached by a proxy that cannot be used.
+    """
     if config.command:
         parameters = StdioServerParameters(
             command=config.command[0],
@@ -36,10 +40,16 @@ def configured_transport(config: McpServerConfig) -> Dial:
     return http_transport(
         config.url,
         "sse" if config.transport == "sse" else "streamable-http",
-        config.headers,
+        checked_headers(config.headers),
         connect_timeout=config.connect_timeout,
         max_message_bytes=config.max_message_bytes,
+        proxy=_proxy(config.url),
     )
+
+
+def _proxy(url: str) -> Proxy | None:
+    parts = urlsplit(url)
+    return proxy_for(parts.hostname or "") if parts.scheme == "https" else None
 
 
 def http_transport(
@@ -50,6 +60,7 @@ def http_transport(
     connect_timeout: float,
     max_message_bytes: int,
     guard: HostGuard | None = None,
+    proxy: Proxy | None = None,
 ) -> Dial:
     """The transport for a server at `url`."""
 
@@ -59,6 +70,7 @@ def http_transport(
             connect_timeout=connect_timeout,
             max_message_bytes=max_message_bytes,
             guard=guard,
+            proxy=proxy,
             refused=refused,
         )
 

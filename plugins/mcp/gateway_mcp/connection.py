@@ -472,6 +472,8 @@ def reason(error: BaseException) -> str:
             return "it did not answer in time"
         case httpx2.ConnectError() if str(error).startswith("refused: "):
             return str(error).removeprefix("refused: ")
+        case httpx2.ProxyError():
+            return "the proxy that HTTPS_PROXY names made no connection to it"
         case httpx2.ConnectError():
             return "no connection could be made"
         case httpx2.TransportError() | httpx2.StreamError():

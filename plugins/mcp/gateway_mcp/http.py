@@ -8,7 +8,7 @@ from functools import cache
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport
+from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport, Proxy
 from gateway.sdk.net import HostGuard
 from gateway_mcp.screening import ScreenedTransport
 from gateway_mcp.statuses import StatusTransport
@@ -26,16 +26,17 @@ def http_client(
     connect_timeout: float,
     max_message_bytes: int,
     guard: HostGuard | None = None,
+    proxy: Proxy | None = None,
     refused: Callable[[int], None] | None = None,
 ) -> httpx2.AsyncClient:
-    """A client for one MCP server. With a `guard`, proxies of the environment are ignored, because they would connect
-    to unchecked addresses.
+    """A client for one MCP server, through `proxy` if there is one. There must be none with a `guard`: it would connect to
+    unchecked addresses.
 
     `refused` is called with the status of each refused message. Reads have no timeout, because servers keep streams open;
     calls have one.
     """
     trust_env = guard is None
-    transport: httpx2.AsyncBaseTransport = HttpTransport(_tls_context(trust_env))
+    transport: httpx2.AsyncBaseTransport = HttpTransport(_tls_context(trust_env), proxy)
     if guard is not None:
         transport = GuardedTransport(transport, guard)
     return httpx2.AsyncClient(

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
+import ssl
+import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from gateway.errors import ConfigurationError
 from gateway.protocols import SessionContext, ToolCall
 from gateway.wire.tools import McpTool
-from gateway_mcp.config import McpConfig, McpServerConfig
+from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from gateway_mcp.configured import ConfiguredServer
+from gateway_mcp.connection import ServerFailure
+from gateway_mcp.http import _tls_context
 from gateway_mcp.servers import McpServers
 from tests.plugins.mcp.mcp_session_stub import Ending, SessionServer, rpc, session_server
 
@@ -58,6 +66,18 @@ UNCERTAIN = {
 def stub() -> Iterator[SessionServer]:
     with session_server() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificate")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=tools.example", "-addext", "subjectAltName=DNS:tools.example", "-addext", "keyUsage=digitalSignature,keyCertSign",
+         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
 
 
 @asynccontextmanager
@@ -254,3 +274,95 @@ async def test_a_session_over_sse_that_has_ended_is_begun_anew(
         stub.restart()
         assert "HTTP status 500" in await text_of(server, "pay")
         assert await call(server, "pay") == ("pay in session-3", False)
+
+
+@pytest.mark.parametrize("around", ["\n", "\r\n", " ", "\ufeff", "\u00a0", "\u200b"])
+async def test_what_surrounds_a_headers_value_is_not_sent(stub: SessionServer, around: str) -> None:
+    async with configured(stub, headers={"Authorization": f"{around}Bearer key{around}"}) as (
+        _,
+        server,
+    ):
+        assert await call(server, "pay") == ("pay in session-1", False)
+    assert {each["authorization"] for each in stub.headers} == {"Bearer key"}
+
+
+@pytest.mark.parametrize("value", ["Bearer a\nb", "Bearer \ufeffkey", "Bearer \u200bx", "a\x00"])
+def test_a_header_that_cannot_be_sent_stops_the_start_with_its_name(value: str) -> None:
+    raw = {"servers": {"s": {"url": "https://a.example/mcp", "headers": {"X-Key": value}}}}
+    with pytest.raises(msgspec.ValidationError, match=r"headers\.X-Key has the character") as told:
+        msgspec.convert(raw, McpConfig)
+    assert value not in str(told.value)
+
+
+@pytest.mark.parametrize("exempt", [False, True])
+async def test_servers_with_tls_are_reached_through_the_proxy_of_the_environment(
+    stub: SessionServer, certificate: Path, monkeypatch: pytest.MonkeyPatch, exempt: bool
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    stub.server.socket = context.wrap_socket(stub.server.socket, server_side=True)
+    asked: list[bytes] = []
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        inner, outer = await asyncio.open_connection("127.0.0.1", stub.server.server_port)
+        await asyncio.gather(copied(reader, outer), copied(inner, writer))
+
+    async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    monkeypatch.setenv("HTTPS_PROXY", f"http://ada:secret@127.0.0.1:{port}")
+    monkeypatch.setenv("NO_PROXY", "tools.example" if exempt else "other.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+    _tls_context.cache_clear()
+    url = "https://tools.example:8443/mcp"
+    async with configured(stub, url=url, connect_timeout=20) as (_, server):
+        if exempt:
+            with pytest.raises(ServerFailure, match="no connection could be made"):
+                await server.tools()
+            assert not asked
+        else:
+            assert await call(server, "pay") == ("pay in session-1", False)
+            assert asked[0].startswith(b"CONNECT tools.example:8443 HTTP/1.1\r\n")
+            assert b"Basic " + base64.b64encode(b"ada:secret") in asked[0]
+    _tls_context.cache_clear()
+    proxy.close()
+
+
+async def test_a_proxy_that_cannot_be_used_stops_the_start(
+    stub: SessionServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY is not an address"):
+        async with configured(stub, url="https://tools.example/mcp"):
+            pass
+
+
+async def test_servers_that_a_request_names_are_reached_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would connect to addresses that nobody has checked."""
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(100))
+        writer.close()
+
+    listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+    remote = RemoteServersConfig(
+        enabled=True, allow_hosts=["*"], allow_private=True, connect_timeout=2
+    )
+    async with McpServers(McpConfig(remote=remote)) as servers:
+        entry = McpTool(server_label="far", server_url="https://127.0.0.1:1/mcp")
+        with pytest.raises(ServerFailure):
+            await servers.check(SessionContext(entry=entry)).tools()
+    assert not asked
+    listening.close()
