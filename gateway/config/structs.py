@@ -100,7 +100,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """`[server]`: the endpoint itself."""
 
     host: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` for all IPv4 addresses, `::` for all IPv6 addresses."""
+    """The address to listen on; `0.0.0.0` for all IPv4 addresses, `::` for all IPv6 addresses. A name is listened on at all of its
+    addresses, as `localhost` at `127.0.0.1` and `::1`."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     """The TCP port; 0 selects a free one."""
     unix_socket: Annotated[str, Meta(min_length=1)] | None = None

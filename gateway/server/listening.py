@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TypeAlias
 
 from gateway.config import Config
 from gateway.errors import ConfigurationError
@@ -15,7 +18,7 @@ def check_address(config: Config) -> None:
     that listens there already is not disturbed."""
     path = config.server.unix_socket
     if path is None or os.name != "posix":
-        with bound(config):
+        with bound_all(config):
             return
     from gateway.server.unix_socket import check_unix_socket
 
@@ -37,25 +40,91 @@ def bound(config: Config) -> AbstractContextManager[socket.socket]:
     return bound_unix_socket(path, int(config.server.unix_socket_mode, 8))
 
 
+@contextmanager
+def bound_all(config: Config) -> Iterator[list[socket.socket]]:
+    """Like `bound`, for all addresses of the configured host: `localhost` has one of IPv4 and one of IPv6."""
+    if config.server.unix_socket is not None:
+        with bound(config) as listening:
+            yield [listening]
+        return
+    with ExitStack() as stack:
+        yield [stack.enter_context(each) for each in bind_all(config)]
+
+
 def bind(config: Config) -> socket.socket:
-    """A socket that is bound to the configured host and port and does not listen yet."""
-    host, port = config.server.host, config.server.port
+    """A socket that is bound to the configured host and port and does not listen yet: to its first address, if it has several."""
+    return _bind(config, _addresses(config)[0], config.server.port)
+
+
+def bind_all(config: Config) -> list[socket.socket]:
+    """Like `bind`, for all addresses of the configured host; IPv4 comes first. All have the same port."""
+    addresses = sorted(_addresses(config), key=lambda each: each[0] != socket.AF_INET)
+    for _ in range(_PORTS_TRIED):
+        listening: list[socket.socket] = []
+        unused: ConfigurationError | None = None
+        """Why the last address cannot be bound, of a family that this machine does not use."""
+        try:
+            for each in addresses:
+                port = listening[0].getsockname()[1] if listening else config.server.port
+                try:
+                    listening.append(_bind(config, each, port))
+                except ConfigurationError as error:
+                    if getattr(error.__cause__, "errno", None) not in _UNUSED:
+                        raise
+                    unused = error
+        except ConfigurationError:
+            for opened in listening:
+                opened.close()
+            if config.server.port or not listening:
+                raise
+            continue  # the free port of one address is taken on another
+        if unused is not None and not listening:
+            raise unused
+        return listening
+    raise ConfigurationError(
+        f"The server found no port that is free on all addresses of {config.server.host}. Set one with --port."
+    )
+
+
+_PORTS_TRIED = 20
+_UNUSED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_Address: TypeAlias = tuple[int, int, int, tuple[object, ...]]
+"""Family, type, protocol, and address without the port."""
+
+
+def _addresses(config: Config) -> list[_Address]:
+    """The addresses of the configured host: one, unless it is a name."""
+    host = config.server.host
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise _no_such_host(host, error) from error
+    addresses: dict[tuple[object, ...], _Address] = {}
+    for family, kind, protocol, _, address in found:
+        addresses.setdefault(address, (family, kind, protocol, address))
+    is_name = bool(host) and not all(character in "0123456789abcdefABCDEF.:" for character in host)
+    return list(addresses.values()) if is_name else [*addresses.values()][:1]
+
+
+def _bind(config: Config, to: _Address, port: int) -> socket.socket:
+    family, kind, protocol, (host, _, *more) = to
+    try:
         listening = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigurationError(
-            f"The server cannot listen on {host}: {error.strerror or error}. Set another host under [server]."
-        ) from error
+        raise _no_such_host(config.server.host, error) from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        listening.bind((host, port, *more))
     except OSError as error:
         listening.close()
-        raise _cannot_listen(host, port, error) from error
+        raise _cannot_listen(config.server.host, port, error) from error
     return listening
+
+
+def _no_such_host(host: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"The server cannot listen on {host}: {error.strerror or error}. Set another host under [server]."
+    )
 
 
 def listen(bound: socket.socket, backlog: int) -> None:

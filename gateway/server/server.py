@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -34,7 +34,7 @@ from gateway.server.banner import banner
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.engine_control import SupervisorStarter
 from gateway.server.event_loop import new_event_loop
-from gateway.server.listening import address, bound, listen
+from gateway.server.listening import address, bound_all, listen
 from gateway.server.logs import set_up_logging
 from gateway.server.memory import memory_trimmer
 from gateway.server.parent_watch import end_with_parent
@@ -243,7 +243,7 @@ def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) 
         source = None
     # Before any model is opened, which may take minutes.
     check_settings(config)
-    with bound(config) as listening, nullcontext() if file is None else findable(file):
+    with bound_all(config) as listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
             return run_workers(config, plugins, listening, source, serve_as_worker)
         return serve(config, plugins, listening, source, announce=True)
@@ -252,7 +252,7 @@ def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) 
 def serve(
     config: Config,
     plugins: PluginSet,
-    listening: socket.socket,
+    listening: Sequence[socket.socket],
     source: ConfigSource | None,
     *,
     announce: bool,
@@ -260,7 +260,7 @@ def serve(
     worker_folder: Path | None = None,
     heartbeat: Heartbeat | None = None,
 ) -> int:
-    """Serve on a bound socket in this process until a signal stops it; the exit code. `starter` starts the processes of
+    """Serve on bound sockets in this process until a signal stops it; the exit code. `starter` starts the processes of
     engines; by default this process does. `worker_folder` is where the workers' sockets are, and `heartbeat` where to count while
     the event loop runs, if this is one of several."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -271,7 +271,7 @@ def serve(
 
 def serve_as_worker(
     config: Config,
-    listening: socket.socket,
+    listening: Sequence[socket.socket],
     source: ConfigSource | None,
     announce: bool,
     control: str,
@@ -306,7 +306,7 @@ def serve_as_worker(
 async def _serve(
     config: Config,
     plugins: PluginSet,
-    listening: socket.socket,
+    listening: Sequence[socket.socket],
     source: ConfigSource | None,
     announce: bool,
     starter: EngineStarter | None,
@@ -333,7 +333,7 @@ async def _serve(
         tune_thread_switches()
         settings = await uvicorn_config(config, app_of(services))
         server = GatewayServer(settings, services, announce=announce, source=source)
-        await server.serve([listening])
+        await server.serve(list(listening))
     return 0
 
 

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -40,9 +40,9 @@ RESTART_SECONDS = 1.0
 """A worker that dies within this time after its start is not restarted, because it would keep dying."""
 
 Worker: TypeAlias = Callable[
-    [Config, socket.socket, ConfigSource | None, bool, str, Heartbeat], None
+    [Config, Sequence[socket.socket], ConfigSource | None, bool, str, Heartbeat], None
 ]
-"""What each process runs, a function of a module: the configuration, the bound socket, what SIGHUP reads again, whether to
+"""What each process runs, a function of a module: the configuration, the bound sockets, what SIGHUP reads again, whether to
 announce the server, the path of the supervisor's socket for engines, and where to count while the event loop runs."""
 
 
@@ -57,7 +57,7 @@ class _Started:
 def run_workers(
     config: Config,
     plugins: PluginSet,
-    listening: socket.socket,
+    listening: Sequence[socket.socket],
     source: ConfigSource | None,
     worker: Worker,
 ) -> int:
@@ -97,7 +97,7 @@ class _Supervisor:
         self,
         config: Config,
         plugins: PluginSet,
-        listening: socket.socket,
+        listening: Sequence[socket.socket],
         source: ConfigSource | None,
         processes: EngineProcesses,
         control: str,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import MappingProxyType
+from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -18,6 +21,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from gateway.sdk import Attributes, SpanKind
 
+logger = logging.getLogger("gateway.otel")
+
+END_SECONDS: Final = 1.0
+"""How long a stop waits for the collector."""
 _CONTEXT = TraceContextTextMapPropagator()
 _PROPAGATED = frozenset((b"traceparent", b"tracestate"))
 _KINDS = {"client": trace.SpanKind.CLIENT, "internal": trace.SpanKind.INTERNAL}
@@ -28,14 +35,38 @@ _LONGEST_HEADER = 4096
 
 @asynccontextmanager
 async def open_tracer() -> AsyncIterator[OtelTracer]:
-    """A tracer that exports by OTLP over HTTP, in a thread of its own. What is queued is sent when the context is left."""
+    """A tracer that exports by OTLP over HTTP, in a thread of its own. What is queued is sent when the context is left, if the
+    collector takes it within `END_SECONDS`; otherwise it is dropped."""
     resource = Resource({SERVICE_NAME: "litegate"}).merge(OTELResourceDetector().detect())
-    provider = TracerProvider(resource=resource)
+    # Without a handler at the interpreter's exit, which would wait for the collector once more.
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     try:
         yield OtelTracer(provider.get_tracer("litegate"))
     finally:
-        await asyncio.to_thread(provider.shutdown)
+        await _shut_down(provider)
+
+
+async def _shut_down(provider: TracerProvider) -> None:
+    """Send what is queued, in a thread that nothing waits for: a collector that is away keeps no server from stopping."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def work() -> None:
+        try:
+            provider.shutdown()
+        finally:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=work, name="otel-shutdown", daemon=True).start()
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await ended.wait()
+    except TimeoutError:
+        logger.warning(
+            "the collector of traces did not take the last ones within %g s: they are dropped",
+            END_SECONDS,
+        )
 
 
 class OtelTracer:
