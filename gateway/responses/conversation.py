@@ -13,7 +13,7 @@ from gateway.protocols import CallRecord
 from gateway.responses.history import check_room, history_of, resolve_references
 from gateway.responses.input_checks import check_outputs, check_pairs
 from gateway.responses.model_context import read_by_model
-from gateway.responses.own_items import own_items
+from gateway.responses.own_items import own_items, with_unique_ids
 from gateway.responses.params import request_params
 from gateway.runtime.sealing import open_items
 from gateway.runtime.served_model import ServedModel
@@ -76,8 +76,17 @@ async def conversation_of(
     continues = request.previous_response_id is not None or request.conversation is not None
     if known is None and continues:
         history = await history_of(request, services.store, owner)
+    if (
+        history
+        and request.conversation is not None
+        and any(item.id for item in request.input or ())
+    ):
+        own = with_unique_ids(own, history)
+        if {item.id for item in history}.issubset(item.id for item in own):
+            history = ()  # the client has sent all of it again, in its order
     if ItemReference in kinds:
-        own = await resolve_references(own, history, services.store, owner)
+        # An item that is referred to twice is two items of this request.
+        own = with_unique_ids(await resolve_references(own, history, services.store, owner))
     whole = [*history, *own] if history else own
     if request.conversation is not None:
         check_room(whole, services.conversation_bounds)

@@ -13,6 +13,7 @@ from litestar.types import ASGIApp
 
 from gateway.assembly.included import as_listed
 from gateway.errors import ConversationFull, InvalidRequest, NotFound
+from gateway.responses.own_items import with_unique_ids
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.pages import PAGED_BY, page_query, unknown_item
@@ -88,11 +89,15 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
     services = services_of(request)
     body = await read_body(request, services)
     decoded = await decode_body(body, partial(decode_conversation_request, require="items"))
+    store, owner = store_of(request), owner_of(request)
     items = _new_items(decoded.items or [])
-    if not await store_of(request).append_items(
+    given = [item.id for item in decoded.items or [] if item.id]
+    there = [await store.get_item(conversation_id, each, owner=owner) for each in given]
+    items = with_unique_ids(items, filter(None, there))
+    if not await store.append_items(
         conversation_id,
         items,
-        owner=owner_of(request),
+        owner=owner,
         bounds=services.conversation_bounds,
     ):
         raise _unknown(conversation_id)
@@ -155,7 +160,7 @@ def _new_items(sent: list[Item]) -> list[Item]:
                 "Item references cannot be added to a conversation. Send the items themselves.",
                 param=("items", index),
             )
-    return with_ids(items_without_credentials(sent), new_id)
+    return with_unique_ids(with_ids(items_without_credentials(sent), new_id))
 
 
 def _include(request: HttpRequest, known: Collection[str] = ()) -> frozenset[str]:

@@ -70,8 +70,9 @@ def page_of(items: Sequence[Item], query: PageQuery) -> Listing:
 
 
 def _place(wanted: str, items: Sequence[Item], param: Literal["after", "before"]) -> int:
-    for place, item in enumerate(items):
-        if item.id == wanted:
+    # The last one: earlier releases stored repeated ids, and a client that follows `last_id` has to come to an end.
+    for place in range(len(items) - 1, -1, -1):
+        if items[place].id == wanted:
             return place
     raise unknown_item(wanted, param)
 

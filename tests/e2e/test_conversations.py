@@ -120,3 +120,68 @@ def test_a_failed_response_leaves_no_trace(client: OpenAI, http: httpx.Client) -
     body = {"model": "scripted", "input": "break down", "conversation": made.id}
     assert http.post("/v1/responses", json=body).status_code == 500
     assert texts(client, made.id) == []
+
+
+def said(text: str, item_id: str, role: str = "user") -> dict[str, Any]:
+    kind = "input_text" if role == "user" else "output_text"
+    return {
+        "type": "message",
+        "id": item_id,
+        "role": role,
+        "content": [{"type": kind, "text": text}],
+    }
+
+
+@pytest.mark.parametrize("item_id", ["msg_x", "fc_0", "__fake_id__", "1"])
+def test_items_with_one_id_are_all_kept(client: OpenAI, http: httpx.Client, item_id: str) -> None:
+    items = [said("m0", item_id), said("m1", item_id, "assistant"), said("m2", item_id)]
+    made = http.post("/v1/conversations", json={"items": items}).json()["id"]
+    assert texts(client, made) == ["m0", "m1", "m2"]
+    more = [said("m3", item_id), said("m4", "msg_y"), said("m5", "msg_y")]
+    added = http.post(f"/v1/conversations/{made}/items", json={"items": more}).json()
+    ids = [item.id for item in client.conversations.items.list(made, order="asc", limit=1)]
+    assert len(set(ids)) == 6
+    assert [each["id"] for each in added["data"]] == ids[3:]
+    assert texts(client, made) == ["m0", "m1", "m2", "m3", "m4", "m5"]
+
+
+@pytest.mark.parametrize("item_id", ["msg_user", "__fake_id__"])
+def test_messages_of_several_requests_with_one_id_are_all_kept(
+    client: OpenAI, http: httpx.Client, item_id: str
+) -> None:
+    made = client.conversations.create().id
+    for text in ("T0", "T1", "T2"):
+        body = {"model": "scripted", "input": [said(text, item_id)], "conversation": made}
+        assert http.post("/v1/responses", json=body).status_code == 200
+    assert texts(client, made) == ["T0", "T0", "T1", "T1", "T2", "T2"]
+
+
+def test_a_history_that_is_sent_again_is_neither_kept_nor_read_twice(
+    client: OpenAI, http: httpx.Client
+) -> None:
+    made = client.conversations.create().id
+    first = said("T0", "msg_mine")
+    body = {"model": "scripted", "input": [first], "conversation": made}
+    answer = http.post("/v1/responses", json=body).json()
+    again = {**body, "input": [first, *answer["output"], said("T1", "msg_next")]}
+    second = http.post("/v1/responses", json=again).json()
+    assert texts(client, made) == ["T0", "T0", "T1", "T1"]
+    plain = {"model": "scripted", "input": [said("T0", ""), said("T0", "", "assistant"), said("T1", "")]}  # fmt: skip
+    assert http.post("/v1/responses", json=plain).json()["usage"]["input_tokens"] == second["usage"]["input_tokens"]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_of_input_items_end(client: OpenAI, http: httpx.Client, order: str) -> None:
+    items = [said(f"d{number}", "__fake_id__") for number in range(5)]
+    made = http.post("/v1/responses", json={"model": "scripted", "input": items}).json()["id"]
+    pages, after = [], None
+    while len(pages) < 10:
+        query = {"order": order, "limit": 2, **({"after": after} if after else {})}
+        page = http.get(f"/v1/responses/{made}/input_items", params=query).json()
+        pages.append([item["content"][0]["text"] for item in page["data"]])
+        after = page["last_id"]
+        if not page["has_more"]:
+            break
+    found = [text for page in pages for text in page]
+    assert found == sorted(found, reverse=order == "desc")
+    assert len(found) == 5
