@@ -39,6 +39,12 @@ from gateway_trtllm.lifeline import Lifeline
 from gateway_trtllm.model_info import hf_tokenizer, max_length, model_info, vocabulary_size
 from gateway_trtllm.multi_modal import MultiModal
 from gateway_trtllm.sampling import LAST_PRIORITY, priority, sampling_arguments
+from gateway_trtllm.scheduling import (
+    attention_ranks,
+    conversation_of,
+    scheduling,
+    waiting_queue_policy,
+)
 
 if TYPE_CHECKING:
     from gateway_trtllm.guided import ConstraintTranslator
@@ -66,6 +72,11 @@ class TrtllmEngine:
         self._vocabulary = vocabulary_size(llm, len(hf_tokenizer(llm, context)))
         self._takes = frozenset(inspect.signature(llm.generate_async).parameters)
         """Parameters of this version's `generate_async`."""
+        self._schedules_by_priority = (
+            "priority" in self._takes and waiting_queue_policy(llm.args) == "priority"
+        )
+        self._ranks = attention_ranks(llm.args) if "scheduling_params" in self._takes else 0
+        """Number of attention's data-parallel ranks that a request may choose; 0 if there are none."""
         self._traces = bool(getattr(llm.args, "otlp_traces_endpoint", None))
         self._guide: ConstraintTranslator | None = None
         self.capabilities = _EVERYWHERE
@@ -82,13 +93,15 @@ class TrtllmEngine:
             self.capabilities |= {"adapters"}
         self._multi_modal = MultiModal(llm, self.tokenizer)
         self.capabilities |= self._multi_modal.capabilities
+        if self._ranks:
+            self.capabilities |= {"data_parallel_rank"}
         self._running: dict[str, Any] = {}
         self._begun: set[str] = set()
 
     @property
     def last_priority(self) -> int | None:
         """See `PrioritizingEngine`."""
-        return LAST_PRIORITY if "priority" in self._takes else None
+        return LAST_PRIORITY if self._schedules_by_priority else None
 
     @property
     def running(self) -> int:
@@ -263,12 +276,19 @@ class TrtllmEngine:
         elif request.prefix_salt:
             made["cache_salt"] = request.prefix_salt
         if request.priority:
-            if "priority" not in self._takes:
+            if not self._schedules_by_priority:
                 raise Unsupported(
-                    "This version of TensorRT-LLM does not schedule by priority. Leave priority out.",
+                    "The engine of this model does not schedule by priority (scheduler_config.waiting_queue_policy). Leave "
+                    "priority out.",
                     param="priority",
                 )
             made["priority"] = priority(request.priority)
+        if request.data_parallel_rank is not None:
+            made["scheduling_params"] = scheduling(request.data_parallel_rank, self._ranks)
+        elif self._ranks and "conversation_params" in self._takes:
+            conversation = conversation_of(request)
+            if conversation is not None:
+                made["conversation_params"] = conversation
         if request.trace_headers and self._traces and "trace_headers" in self._takes:
             made["trace_headers"] = request.trace_headers
         return made

@@ -7,6 +7,7 @@ import itertools
 import os
 from typing import Any
 
+import vllm.exceptions  # type: ignore[import-not-found,unused-ignore]
 from vllm.exceptions import (  # type: ignore[import-not-found,unused-ignore]
     GracefulHTTPError,
     VLLMServerError,
@@ -30,6 +31,9 @@ from gateway_vllm.error_log import ErrorLog
 
 FAILURES = (EngineDeadError, GracefulHTTPError, VLLMServerError)
 """Exceptions that `failure` translates: all that the request did not cause."""
+
+_RETRYABLE: type[Exception] | tuple[()] = getattr(vllm.exceptions, "RetryableRequestError", ())
+"""Raised while vLLM is paused; from 0.33 on."""
 
 
 class Host:
@@ -145,6 +149,8 @@ class Host:
             return RateLimited(error.message)
         if isinstance(error, EngineDeadError) or self._closing or self.llm.errored:
             return self._dead()
+        if isinstance(error, _RETRYABLE):
+            return EngineUnavailable(f"vLLM takes no requests at the moment: {error}. Retry later.")
         return EngineError(f"vLLM failed on this request: {error.__cause__ or error}")
 
     def _dead(self) -> EngineUnavailable:

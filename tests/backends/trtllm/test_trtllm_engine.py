@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import importlib.util
 import json
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +26,12 @@ needs_xgrammar = pytest.mark.skipif(
 )
 
 
+BY_PRIORITY = {"scheduler_config": {"waiting_queue_policy": "priority"}}
+ATTENTION_DP = {"enable_attention_dp": True}
+
+
 async def test_every_sampling_parameter_arrives(start: Any, ask: Any) -> None:
-    engine, llm = await start()
+    engine, llm = await start(args=BY_PRIORITY)
     wanted = {
         "max_tokens": 7,
         "min_tokens": 2,
@@ -127,7 +133,7 @@ async def test_the_end_token_is_no_text(start: Any, ask: Any, skip: bool) -> Non
 async def test_what_it_cannot_do_is_refused_by_name(
     start: Any, ask: Any, parameter: str, settings: dict[str, Any]
 ) -> None:
-    engine, llm = await start()
+    engine, llm = await start(args=BY_PRIORITY)
     request = ask(engine, **settings)
     for attempt in (engine.check(request), generate(engine, request)):
         with pytest.raises(InvalidRequest) as caught:
@@ -349,3 +355,106 @@ async def test_a_prompt_is_read_as_it_is_given(start: Any, ask: Any) -> None:
     engine, llm = await start()
     await generate(engine, ask(engine, prompt=TokensPrompt(token_ids=(7, 8, 9))))
     assert llm.requests[0]["prompt"] == [7, 8, 9]
+
+
+class Policy(enum.Enum):
+    FCFS = "fcfs"
+    PRIORITY = "priority"
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "honoured"),
+    [
+        (None, False),
+        ({}, False),
+        ({"waiting_queue_policy": "fcfs"}, False),
+        ({"waiting_queue_policy": "priority"}, True),
+        (SimpleNamespace(waiting_queue_policy=Policy.FCFS), False),
+        (SimpleNamespace(waiting_queue_policy=Policy.PRIORITY), True),
+        (SimpleNamespace(capacity_scheduler_policy="max_utilization"), False),
+    ],
+)
+async def test_priorities_are_claimed_only_where_the_queue_honours_them(
+    start: Any, ask: Any, scheduler: Any, honoured: bool
+) -> None:
+    engine, llm = await start(args={} if scheduler is None else {"scheduler_config": scheduler})
+    assert (engine.last_priority is not None) is honoured
+    await generate(engine, ask(engine))
+    request = ask(engine, priority=-50)
+    if honoured:
+        await generate(engine, request)
+        assert [asked["priority"] for asked in llm.requests] == [0.5, 0.75]
+    else:
+        with pytest.raises(Unsupported, match="waiting_queue_policy") as caught:
+            await engine.check(request)
+        assert caught.value.param == "priority"
+
+
+async def test_a_request_may_choose_a_rank_of_attention(start: Any, ask: Any) -> None:
+    engine, llm = await start(tensor_parallel_size=4, args=ATTENTION_DP)
+    assert "data_parallel_rank" in engine.capabilities
+    await generate(engine, ask(engine, data_parallel_rank=3))
+    chosen = llm.requests[-1]["scheduling_params"]
+    assert (chosen.attention_dp_rank, chosen.attention_dp_relax) == (3, False)
+    await generate(engine, ask(engine))
+    assert llm.requests[-1]["scheduling_params"] is None
+    with pytest.raises(InvalidRequest, match="ranks 0 to 3") as caught:
+        await engine.check(ask(engine, data_parallel_rank=4))
+    assert caught.value.param == "data_parallel_rank"
+    engine, _ = await start(tensor_parallel_size=4)
+    assert "data_parallel_rank" not in engine.capabilities
+    with pytest.raises(Unsupported, match="enable_attention_dp"):
+        await engine.check(ask(engine, data_parallel_rank=0))
+
+
+async def test_a_conversation_stays_where_its_prefix_is(start: Any, ask: Any) -> None:
+    engine, llm = await start(tensor_parallel_size=4, args=ATTENTION_DP)
+    hints = {"prompt_cache_key": "thread 1"}
+    for settings in ({"hints": hints}, {"hints": hints}, {"hints": hints, "owner": "other"}, {}):
+        await generate(engine, ask(engine, **settings))
+    one, same, other, none = (asked["conversation_params"] for asked in llm.requests)
+    assert one == same
+    assert one.conversation_id != other.conversation_id
+    assert none is None
+    engine, llm = await start()
+    await generate(engine, ask(engine, hints=hints))
+    assert llm.requests[-1]["conversation_params"] is None, "there is one rank only"
+
+
+async def test_version_1_2_serves_what_it_can(
+    start: Any, ask: Any, tensorrt_llm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no trace headers, no priorities, no conversations and no `preprocess`."""
+    newer = tensorrt_llm.LLM.generate_async
+
+    def generate_async(
+        self: Any,
+        inputs: Any,
+        sampling_params: Any = None,
+        lora_request: Any = None,
+        prompt_adapter_request: Any = None,
+        streaming: bool = False,
+        kv_cache_retention_config: Any = None,
+        disaggregated_params: Any = None,
+        _postproc_params: Any = None,
+        scheduling_params: Any = None,
+        cache_salt: str | None = None,
+    ) -> Any:
+        given = {"scheduling_params": scheduling_params, "cache_salt": cache_salt}
+        return newer(self, inputs, sampling_params, lora_request, streaming=streaming, **given)
+
+    monkeypatch.setattr(tensorrt_llm.LLM, "generate_async", generate_async)
+    monkeypatch.delattr(tensorrt_llm.LLM, "preprocess")
+    engine, llm = await start(
+        tensor_parallel_size=2,
+        args={**ATTENTION_DP, **BY_PRIORITY, "otlp_traces_endpoint": "http://127.0.0.1:9"},
+    )
+    assert engine.last_priority is None
+    assert "images" not in engine.capabilities
+    settings = {"hints": {"prompt_cache_key": "k"}, "trace_headers": {"traceparent": "00"}}
+    done = await generate(engine, ask(engine, **settings, cache_salt="salt"))
+    assert done.finish == "length"
+    await generate(engine, ask(engine, data_parallel_rank=1))
+    assert llm.requests[-1]["scheduling_params"].attention_dp_rank == 1
+    with pytest.raises(Unsupported, match="priority"):
+        await engine.check(ask(engine, priority=1))

@@ -43,6 +43,7 @@ ARGUMENTS = [
     "reasoning_parser",
     "otlp_traces_endpoint",
     "disable_overlap_scheduler",
+    "scheduler_config",
     "cuda_graph_config",
     "attn_backend",
 ]
@@ -137,6 +138,7 @@ class LLM:
         if not (folder / "config.json").exists():
             raise RuntimeError(f"{model} is no model")
         values = {**dict.fromkeys(ARGUMENTS), "max_num_tokens": 8192, "backend": backend, **kwargs}
+        values["tensor_parallel_size"] = tensor_parallel_size
         self.args = SimpleNamespace(**values)
         config = json.loads((folder / "config.json").read_text())
         self._hf_model_config = SimpleNamespace(**config)
@@ -196,6 +198,8 @@ class LLM:
                 "cache_salt": cache_salt,
                 "priority": priority,
                 "trace_headers": trace_headers,
+                "scheduling_params": scheduling_params,
+                "conversation_params": conversation_params,
             }
         )
         if seen:
