@@ -97,6 +97,7 @@ class ChatChoice:
             services.metrics,
             aligner=aligner,
             observer=self.observer,
+            made_at=plan.created,
         )
         self.generator.counts_prompt = index == 0
         self._tools = ServerToolLoop(plan.toolset, services, self.generator)
@@ -266,7 +267,9 @@ async def prepare_chat(plan: ChatPlan, services: Services) -> PreparedChat:
     """Render the prompt and let the engine check it. Raises a `GatewayError` that is to be answered with an HTTP
     status."""
     with plan.params:
-        first = await Generator(plan.model, plan.settings, services.metrics).fitting(plan.turn)
+        first = await Generator(
+            plan.model, plan.settings, services.metrics, made_at=plan.created
+        ).fitting(plan.turn)
     if plan.settings.policies is not None:
         plan.settings.policies.check_shown(plan.settings.sampling, token_ids=plan.style.token_ids)
     if plan.style.token_ids and not isinstance(first.request.prompt, TokensPrompt):

@@ -6,6 +6,7 @@ Shared by all APIs; the writer that is passed in decides what a delta becomes.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -28,7 +29,7 @@ from gateway.loop.intake import Intake
 from gateway.loop.media import check_media
 from gateway.loop.param_paths import locate_fault
 from gateway.loop.policies import OutputFilters
-from gateway.loop.rendering import render_parts
+from gateway.loop.rendering import dated, render_parts
 from gateway.loop.schema_limits import check_limits
 from gateway.loop.single_tokens import token_by_token
 from gateway.loop.sinks import ACCEPTED, HeldSink
@@ -91,8 +92,9 @@ class Generator:
         aligner: LogprobAligner | None = None,
         observer: Observer | None = None,
         stats: RunStats | None = None,
+        made_at: float | None = None,
     ) -> None:
-        """`aligner` receives each output, from `observer` if there is one, and text that has no tokens. `stats` records
+        """`made_at` is the Unix time of the answer, whose prompts all have its date; None: now. `aligner` receives each output, from `observer` if there is one, and text that has no tokens. `stats` records
         the times of the outputs."""
         self.model = model
         self.tokens = TokenCounter()
@@ -107,6 +109,7 @@ class Generator:
         self._asked_policies = False
         """Whether the policies have seen a prompt of the answer."""
         self._settings = settings
+        self._made_at = time.time() if made_at is None else made_at
         self._checked: Turn | None = None
         """The last turn whose schemas were checked against the limits."""
         self._metrics = metrics
@@ -143,7 +146,10 @@ class Generator:
     async def _prepare(self, turn: Turn) -> Generation:
         settings = self._settings
         if turn.cache_scope is None:
-            turn = msgspec.structs.replace(turn, cache_scope=settings.cache_scope)
+            turn = msgspec.structs.replace(
+                turn, cache_scope=settings.cache_scope, thinking_budget=settings.thinking_budget
+            )
+        turn = dated(self.model.renderer, turn, self._made_at)
         last = self._checked
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
             if turn.tools or settings.structure is not None or turn.text_format.schema is not None:

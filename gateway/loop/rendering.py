@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Final
 
 import msgspec
 
 from gateway.errors import renamed_params
 from gateway.media.part_resolver import PartResolver
-from gateway.protocols import IsolatingRenderer, PromptRenderer, RenderedPrompt, Turn
+from gateway.protocols import DatedRenderer, IsolatingRenderer, PromptRenderer, RenderedPrompt, Turn
 from gateway.wire import items
 from gateway.wire.content import TEXTS, text_of
 
@@ -21,13 +22,23 @@ _PART: Final = 16
 """The same for a part of a message."""
 
 
+def dated(renderer: PromptRenderer, turn: Turn, at: float) -> Turn:
+    """`turn` with the date that the renderer gives at the Unix time `at`, unless it has one."""
+    if turn.today is not None or not isinstance(renderer, DatedRenderer):
+        return turn
+    today = renderer.date_at(at)
+    return turn if today is None else msgspec.structs.replace(turn, today=today)
+
+
 async def render_parts(
     renderer: PromptRenderer, turn: Turn, parts: PartResolver | None, *, size: int
 ) -> tuple[Turn, RenderedPrompt]:
-    """Render `turn` with its images, sounds and documents. Returns also the turn that was rendered.
+    """Render `turn` with its images, sounds and documents, and today's date if it has none. Returns also the turn that was
+    rendered.
 
     Errors name the parts of `turn`. For `size` see `render`.
     """
+    turn = dated(renderer, turn, time.time())
     length = None if size > IN_THREAD else _text_length(turn)
     if parts is None or length is not None:
         return turn, await render(renderer, turn, size=size, length=length)

@@ -25,6 +25,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     max_model_len: int | None = None
     """Maximum length of prompt and output together."""
     chat_template: str | None = None
+    tool_chat_template: str | None = None
+    """The template for conversations with tools, of models that have one of their own for them (`tool_use`)."""
     bos_token: str | None = None
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()

@@ -130,6 +130,15 @@ class JoiningFormat(Protocol):
 
 
 @runtime_checkable
+class FormatAwareRenderer(Protocol):
+    """A `PromptRenderer` that writes earlier output as the model did."""
+
+    def use_format(self, output_format: OutputFormat) -> None:
+        """Write output in this format. Called once, before the first turn."""
+        ...
+
+
+@runtime_checkable
 class FormatAwareEngine(Protocol):
     """An engine that writes raw output itself, without a model, and so must know the format (the scripted engine)."""
 

@@ -42,7 +42,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     """JSON schema of the arguments object. None: the tool takes no arguments."""
-    strict: bool = False
+    strict: bool | None = None
+    """Whether arguments must keep to the schema. None: the client did not say, which is no."""
     kind: Literal["function", "custom", "builtin"] = "function"
     """custom: free text, presented to function-calling models as one string parameter `input`. builtin: a name that the
     model family was trained with (Harmony's `python`, `browser`, `container`)."""
@@ -159,8 +160,10 @@ class Turn(Struct, frozen=True, kw_only=True):
     are none."""
     cache_scope: str | None = None
     """Renderers may keep parts of a prompt for later turns with the same value. None: for no other turn."""
+    thinking_budget: int | None = None
+    """Maximum number of tokens of reasoning, for families whose prompt names it."""
     today: str | None = None
-    """ISO date for families whose prompt names one; None: omit the date."""
+    """ISO date for families whose prompt names one; None: omit the date. See `DatedRenderer`."""
 
 
 Tail: TypeAlias = Literal["text", "reasoning", "unknown"]
@@ -193,6 +196,15 @@ class IsolatingRenderer(Protocol):
     async def render_isolated(self, turn: Turn) -> RenderedPrompt:
         """Like `render`, for a turn with a `chat_template`. The template is evaluated in a separate process that can be
         killed."""
+        ...
+
+
+@runtime_checkable
+class DatedRenderer(Protocol):
+    """A `PromptRenderer` whose prompts may name a date."""
+
+    def date_at(self, time: float) -> str | None:
+        """`Turn.today` of a request at this Unix time: an ISO date. It is asked for once for each answer. None: no date."""
         ...
 
 

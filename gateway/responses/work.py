@@ -72,6 +72,7 @@ class ResponseWork:
             services.metrics,
             aligner=aligner,
             stats=scope.stats,
+            made_at=plan.response.created_at,
         )
         self._compactor: Compactor | None = None
         if plan.compaction is not None:

@@ -21,11 +21,16 @@ from gateway.engines.embedding_only import (
 from gateway.engines.engine_arguments import check_engine_arguments
 from gateway.engines.estimates import estimated_tokens
 from gateway.engines.hugging_face import (
+    PROCESSOR_TEMPLATE,
+    ChatTemplates,
     chat_template_of,
+    chat_templates_of,
     ending_tokens,
     first_problem,
+    named_templates,
     recommended_sampling,
     special_token,
+    with_processor_template,
 )
 from gateway.engines.locate_error import (
     locate_error,
@@ -84,6 +89,8 @@ from gateway.wire.content import LOWEST_LOGPROB
 
 __all__ = [
     "LOWEST_LOGPROB",
+    "PROCESSOR_TEMPLATE",
+    "ChatTemplates",
     "Compiler",
     "EmbeddingOnly",
     "Enforcement",
@@ -104,6 +111,7 @@ __all__ = [
     "byte_level_alphabet",
     "bytes_of",
     "chat_template_of",
+    "chat_templates_of",
     "check_engine_arguments",
     "check_images",
     "checked_tokens",
@@ -116,6 +124,7 @@ __all__ = [
     "first_problem",
     "is_small",
     "locate_error",
+    "named_templates",
     "normalized",
     "only_embeds",
     "only_scores",
@@ -130,4 +139,5 @@ __all__ = [
     "unknown_adapter",
     "vector_of_bytes",
     "vector_of_json",
+    "with_processor_template",
 ]

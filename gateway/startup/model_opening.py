@@ -21,7 +21,14 @@ from gateway.hookspecs import (
 from gateway.packages import how_to_install, package_of
 from gateway.plugin_checks import Kind
 from gateway.plugins import PluginSet
-from gateway.protocols import Engine, ModelInfo, ModelProfile, OutputFormat, PromptRenderer
+from gateway.protocols import (
+    Engine,
+    FormatAwareRenderer,
+    ModelInfo,
+    ModelProfile,
+    OutputFormat,
+    PromptRenderer,
+)
 from gateway.runtime.model_uses import (
     NoFormat,
     NoRenderer,
@@ -91,7 +98,9 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
     if not generates(engine):
         return _opened_without_generation(plan, engine)
     if plan.chat_template is not None:
-        info = msgspec.structs.replace(info, chat_template=plan.chat_template)
+        info = msgspec.structs.replace(
+            info, chat_template=plan.chat_template, tool_chat_template=None
+        )
     profile = _profile(info, plan) if _leaves_open(config) else None
     renderer = _choose_renderer(plan, profile, info)
     parser, halves = _choose_parser(plan, profile, info)
@@ -108,6 +117,9 @@ def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
         made_renderer = renderer.make(renderer_config, _context_for(context, renderer, plugins))
     with naming_plugin(where, f"the parser {parser.name!r} cannot be created"):
         made_format = parser.make(parser_config, _context_for(context, parser, plugins))
+    if isinstance(made_renderer, FormatAwareRenderer):
+        with naming_plugin(where, f"the renderer {renderer.name!r} cannot be created"):
+            made_renderer.use_format(made_format)
     return OpenedModel(
         name=plan.name,
         config=config,

@@ -46,7 +46,7 @@ def client_functions(
                 name=name,
                 description=_optional(each.description),
                 parameters=_optional(each.parameters),
-                strict=bool(_optional(each.strict)),
+                strict=_optional(each.strict),
                 namespace=namespace,
             )
             role = CallRole(item_type="function_call", namespace=namespace, shown_name=each.name)

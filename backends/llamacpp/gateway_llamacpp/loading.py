@@ -419,6 +419,7 @@ def _info(
         path=str(path),
         max_model_len=max_model_len,
         chat_template=metadata.get("tokenizer.chat_template"),
+        tool_chat_template=metadata.get("tokenizer.chat_template.tool_use"),
         bos_token=text(token("bos")),
         eos_token=text(token("eos")),
         eos_token_ids=tuple(ends),

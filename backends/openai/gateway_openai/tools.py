@@ -72,8 +72,8 @@ def _tool(tool: ToolDefinition, config: OpenAIConfig) -> dict[str, Any]:
         kind = "function"
         body["parameters"] = tool.parameters or NO_ARGUMENTS
         # The Responses API treats functions as strict by default.
-        if tool.strict or not chat:
-            body["strict"] = tool.strict
+        if tool.strict is not None or not chat:
+            body["strict"] = bool(tool.strict)
         if tool.kind == "custom" and (grammar := _grammar(tool)) is not None:
             description += (
                 f"\n\nThe input must fit this {grammar['syntax']} grammar:\n{grammar['definition']}"

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from gateway.sdk import ConfigurationError
+from gateway.sdk.engines import (
+    PROCESSOR_TEMPLATE,
+    ChatTemplates,
+    named_templates,
+    with_processor_template,
+)
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer
 
 _OPTIONAL = (
@@ -17,6 +25,8 @@ _OPTIONAL = (
     "tokenizer_config.json",
     "generation_config.json",
     "chat_template.jinja",
+    PROCESSOR_TEMPLATE,
+    "additional_chat_templates/tool_use.jinja",
 )
 
 
@@ -27,6 +37,7 @@ class Assets(Struct, frozen=True, kw_only=True):
     architecture: str | None = None
     model_type: str | None = None
     chat_template: str | None = None
+    tool_chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
@@ -43,16 +54,15 @@ def load_assets(source: str) -> Assets:
     config, generation = _json(files.get("config.json")), _json(files.get("generation_config.json"))
     named = _json(files.get("tokenizer_config.json"))
     architectures = config.get("architectures") or [None]
-    template: Any = named.get("chat_template")
-    if "chat_template.jinja" in files:
-        template = files["chat_template.jinja"].read_text(encoding="utf-8")
+    templates = _templates(files, named)
     ending = generation.get("eos_token_id", config.get("eos_token_id"))
     return Assets(
         tokenizer=load_tokenizer(files["tokenizer.json"]),
         architecture=architectures[0],
         model_type=config.get("model_type"),
         vocab_size=config.get("vocab_size"),
-        chat_template=_template(template),
+        chat_template=templates.default,
+        tool_chat_template=templates.tool_use,
         bos_token=_text(named.get("bos_token")),
         eos_token=_text(named.get("eos_token")),
         eos_token_ids=tuple(
@@ -113,12 +123,21 @@ def _json(file: Path | None) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _template(value: Any) -> str | None:
-    """The chat template, or the one named `default` if there are several."""
-    if isinstance(value, list):
-        named = {each.get("name"): each.get("template") for each in value if isinstance(each, dict)}
-        value = named.get("default")
-    return value if isinstance(value, str) else None
+def _templates(files: Mapping[str, Path], named: Mapping[str, Any]) -> ChatTemplates:
+    """The chat templates in files of their own, else those of the processor and in the tokenizer's configuration."""
+    found = with_processor_template(
+        named_templates(named.get("chat_template")),
+        named_templates(_json(files.get(PROCESSOR_TEMPLATE)).get("chat_template")),
+    )
+    texts = {
+        name: files[file].read_text(encoding="utf-8")
+        for name, file in (
+            ("default", "chat_template.jinja"),
+            ("tool_use", "additional_chat_templates/tool_use.jinja"),
+        )
+        if file in files
+    }
+    return msgspec.structs.replace(found, **texts)
 
 
 def _text(token: Any) -> str | None:

@@ -32,6 +32,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     reranks: bool = False
     """Whether it only reranks."""
     chat_template: str | None = None
+    tool_chat_template: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     media: frozenset[Capability] = frozenset()
@@ -65,6 +66,7 @@ class _Props(Struct):
     default_generation_settings: _Settings = _Settings()
     model_path: str | None = None
     chat_template: str | None = None
+    chat_template_tool_use: str | None = None
     bos_token: str | None = None
     eos_token: str | None = None
     modalities: _Modalities = _Modalities()
@@ -162,6 +164,7 @@ async def _of_llama_server(client: ReplicaClient, where: Endpoint, identity: Ide
         embeds=not reranks and await _has_vectors(client, where),
         reranks=reranks,
         chat_template=props.chat_template,
+        tool_chat_template=props.chat_template_tool_use,
         bos_token=props.bos_token,
         eos_token=props.eos_token,
         media=await _media(client, where, props.modalities),

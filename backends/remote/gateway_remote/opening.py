@@ -229,6 +229,9 @@ def _info(
         path=identity.source,
         max_model_len=dialect.served.max_model_len,
         chat_template=assets.chat_template or identity.chat_template,
+        tool_chat_template=(
+            assets.tool_chat_template if assets.chat_template else identity.tool_chat_template
+        ),
         bos_token=assets.bos_token or identity.bos_token,
         eos_token=assets.eos_token or identity.eos_token,
         eos_token_ids=assets.eos_token_ids,

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.sdk import ConfigurationError, EngineContext, ModelInfo
 from gateway.sdk.engines import (
-    chat_template_of,
+    chat_templates_of,
     ending_tokens,
     recommended_sampling,
     special_token,
@@ -20,6 +20,7 @@ def model_info(llm: Any, config: TrtllmConfig, context: EngineContext) -> ModelI
     tokenizer = hf_tokenizer(llm, context)
     generation = llm._generation_config
     architectures = getattr(model, "architectures", None) or [None]
+    templates = chat_templates_of(tokenizer)
     return ModelInfo(
         name=context.name,
         engine="trtllm",
@@ -27,7 +28,8 @@ def model_info(llm: Any, config: TrtllmConfig, context: EngineContext) -> ModelI
         model_type=getattr(model, "model_type", None),
         path=context.path,
         max_model_len=max_length(llm, config, context),
-        chat_template=chat_template_of(tokenizer),
+        chat_template=templates.default,
+        tool_chat_template=templates.tool_use,
         bos_token=special_token(tokenizer, "bos_token"),
         eos_token=special_token(tokenizer, "eos_token"),
         eos_token_ids=ending_tokens_of(llm, tokenizer),

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.sdk import Capability, EngineContext, ModelInfo
 from gateway.sdk.engines import (
-    chat_template_of,
+    chat_templates_of,
     ending_tokens,
     recommended_sampling,
     special_token,
@@ -48,6 +48,7 @@ def model_info(llm: Any, config: VllmConfig, context: EngineContext) -> ModelInf
     """Model information from the configuration and tokenizer that vLLM has loaded."""
     model = llm.model_config
     tokenizer = llm.get_tokenizer()
+    templates = chat_templates_of(tokenizer)
     return ModelInfo(
         name=context.name,
         engine="vllm",
@@ -55,7 +56,8 @@ def model_info(llm: Any, config: VllmConfig, context: EngineContext) -> ModelInf
         model_type=getattr(model.hf_config, "model_type", None),
         path=context.path,
         max_model_len=model.max_model_len,
-        chat_template=chat_template_of(tokenizer),
+        chat_template=templates.default,
+        tool_chat_template=templates.tool_use,
         bos_token=special_token(tokenizer, "bos_token"),
         eos_token=special_token(tokenizer, "eos_token"),
         eos_token_ids=ending_tokens_of(llm),

@@ -115,14 +115,14 @@ class _Reader(CallHistory):
             case wire.Message():
                 role = item.role
                 if role == "assistant":
-                    self._open_output(param).text.append(_assistant_text(item))
+                    self._open_output(param, begins=True).text.append(_assistant_text(item))
                 else:
                     self.entries.append(
                         MessageEntry(role, self._content(item.content, param), param)
                     )
             case wire.Reasoning():
                 if item.content is not UNSET:
-                    self._open_output(param).reasoning += [
+                    self._open_output(param, begins=True).reasoning += [
                         part.text for part in item.content if part.text
                     ]
             case wire.FunctionCallOutput() | wire.CustomToolCallOutput():
@@ -151,9 +151,12 @@ class _Reader(CallHistory):
             where = (*param, "content", index)
             match part:
                 case parts.InputText() | parts.OutputText() | parts.Refusal():
+                    text = part.refusal if isinstance(part, parts.Refusal) else part.text
+                    if not text:
+                        continue
                     if found and isinstance(found[-1], str):
                         found.append("\n")
-                    found.append(part.refusal if isinstance(part, parts.Refusal) else part.text)
+                    found.append(text)
                 case parts.InputImage() | parts.InputAudio():
                     found.append(self._media_of(part, where))
                 case parts.InputFile():
@@ -199,9 +202,11 @@ class _Reader(CallHistory):
             texts = [*filter(None, texts), _UNSEEN]
         return "\n".join(texts), images
 
-    def _open_output(self, param: ParamPath) -> OutputEntry:
+    def _open_output(self, param: ParamPath, *, begins: bool = False) -> OutputEntry:
+        """The entry of the output that is being read. `begins`: reasoning or text comes, which after another text without calls is
+        a message of its own."""
         last = self.entries[-1] if self.entries else None
-        if isinstance(last, OutputEntry):
+        if isinstance(last, OutputEntry) and not (begins and last.text and not last.calls):
             return last
         done = OutputEntry([], [], [], param)
         self.entries.append(done)
@@ -219,8 +224,7 @@ class _Reader(CallHistory):
 
 
 def _assistant_text(message: wire.Message) -> str:
-    if len(message.content) == 1 and type(only := message.content[0]) is parts.OutputText:
-        return only.text
+    """The text of a message; a line break separates parts, as in those of users."""
     texts = []
     for part in message.content:
         match part:
@@ -228,7 +232,7 @@ def _assistant_text(message: wire.Message) -> str:
                 texts.append(part.text)
             case parts.Refusal():
                 texts.append(part.refusal)
-    return "".join(texts)
+    return "\n".join(filter(None, texts))
 
 
 def _unsupported_part(what: str, param: ParamPath) -> InvalidRequest:

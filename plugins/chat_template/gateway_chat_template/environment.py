@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import partial, wraps
@@ -65,6 +66,24 @@ RESERVED = frozenset(
     }
 )
 """Variables that a request's `chat_template_kwargs` may not set."""
+
+
+_SHOWN_AS: Mapping[str, str] = {
+    "KeptObject": "dict",
+    "JsonObject": "dict",
+    "KeptList": "list",
+    "OutsideText": "str",
+    "AssistantText": "str",
+    "MixedOriginText": "str",
+    "MarkedText": "str",
+}
+"""Types of this package, and what they are to a template."""
+_OWN_TYPES = re.compile(rf"\b(?:gateway_chat_template\.)?(?:\w+\.)*({'|'.join(_SHOWN_AS)})\b")
+
+
+def told(message: str) -> str:
+    """What an error of a template says, in terms of what templates are given."""
+    return _OWN_TYPES.sub(lambda found: _SHOWN_AS[found[1]], message)
 
 
 class TemplateRefusal(Exception):

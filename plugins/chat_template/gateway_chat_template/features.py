@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from difflib import SequenceMatcher
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -17,7 +18,7 @@ _LIMIT = 200_000
 _FIRST, _SECOND, _THIRD, _FOURTH = "qzfirst", "qzsecond", "qzthird", "qzfourth"
 _ARGUMENTS = {"qzkey": "qzvalue"}
 _ARGUMENTS_TEXT = '{"qzkey": "qzvalue"}'
-_TOOL = {
+_TOOL: Final[Mapping[str, Any]] = {
     "type": "function",
     "function": {
         "name": "qztool",
@@ -71,9 +72,20 @@ class Features(Struct, frozen=True, kw_only=True):
     late_developer: bool = False
     repeats: bool = True
     """Consecutive messages may have the same role."""
+    several_systems: bool = False
+    """It shows each of several leading system messages; `several_developers` likewise, also of the two mixed."""
+    several_developers: bool = False
+    repeats_assistant: bool = False
+    """It shows each of several consecutive messages of the assistant as a message."""
     tools: bool = False
+    no_tools: Literal["none", "list", "needed"] = "none"
+    """What it takes where there are no tools: None, an empty list, or neither: it fails without tools."""
+    described_tools: bool = False
+    """Tools must have a description."""
     calls: bool = False
     """It renders earlier tool calls and their results."""
+    results: bool = False
+    """If it renders no calls: whether it renders the role `tool`."""
     arguments: Literal["text", "object"] = "object"
     call_content: Literal["", None] = ""
     """Content of a message that has calls and no text."""
@@ -90,22 +102,26 @@ class Features(Struct, frozen=True, kw_only=True):
 def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     """Detect the features of `template`. `tokens` are `bos_token` and `eos_token`."""
     trial = _Trial(template, tokens)
-    if trial.render([_user(_FIRST)]) is None and trial.render([_user_parts(_FIRST)]) is None:
+    no_tools = trial.find_no_tools()
+    if no_tools is None:
         # It needs variables that only requests provide, so its source decides.
         return Features(
             tools="tools" in template.variables,
             calls="tool_calls" in template.source,
             developer="developer" in template.source,
+            repeats_assistant=True,
         )
     text = trial.shows([_user(_FIRST)], _FIRST)
     listed = trial.render([_user_parts(_FIRST)])
-    parts = listed is not None and _FIRST in listed and "'text'" not in listed
+    parts = listed is not None and _FIRST in listed and _LISTED.search(listed) is None
     trial.as_parts = not text and parts
     developer = "developer" in template.source
     late_system = trial.late("system")
-    calls = _find_calls(trial)
     image, image_text = trial.place(_IMAGES) if parts else (None, "")
     audio, audio_text = trial.place(_SOUNDS) if parts else (None, "")
+    # A template that fails on None in place of tools reads them, whatever it shows of them.
+    tools = no_tools != "none" or trial.takes_tools()
+    calls = _find_calls(trial)
     return Features(
         text=text or not parts,
         parts=parts,
@@ -122,7 +138,15 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
         late_system=late_system,
         late_developer=developer and trial.late("developer"),
         repeats=trial.shows([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
-        tools=trial.takes_tools(),
+        several_systems=trial.leading("system", "system"),
+        several_developers=developer
+        and trial.leading("developer", "developer")
+        and trial.leading("system", "developer")
+        and trial.leading("developer", "system"),
+        repeats_assistant=trial.two_assistants([_assistant(_THIRD), _assistant(_FOURTH)], _FOURTH),
+        tools=tools,
+        no_tools=no_tools,
+        described_tools=tools and trial.needs_descriptions(),
         reasoning_keys=tuple(
             key
             for key in ("reasoning_content", "reasoning", "thinking")
@@ -162,7 +186,13 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                         "qzother",
                     ),
                 }
-    return {"calls": False}
+    result = _result("qztool", _CALL_ID)
+    return {
+        "calls": False,
+        "results": trial.shows(
+            [_user(_FIRST), _assistant(_THIRD), result], _FIRST, _THIRD, "qzresult"
+        ),
+    }
 
 
 def _writes_no_json(trial: _Trial, call_id: str, content: str | None) -> bool:
@@ -176,13 +206,18 @@ def _writes_no_json(trial: _Trial, call_id: str, content: str | None) -> bool:
 def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together", "separate"]:
     user, call, *results = loop
     words = (_THIRD, "qztool", "qzvalue", _FOURTH)
-    answer = {"role": "assistant", "content": _FOURTH}
-    if trial.shows([user, {**call, "content": _THIRD}, *results, answer], *words):
+    answer = _assistant(_FOURTH)
+    together = [user, {**call, "content": _THIRD}, *results, answer]
+    if trial.shows(together, *words):
         return "together"
-    assistant_text = {"role": "assistant", "content": _THIRD}
-    if trial.shows([user, assistant_text, call, *results, answer], *words):
+    separate = [user, _assistant(_THIRD), call, *results, answer]
+    if not trial.shows(separate, *words):
+        return "together"
+    if trial.two_assistants([_assistant(_THIRD), call, *results], "qztool"):
         return "separate"
-    return "together"
+    # The call would stand outside any message. Better the template's own order, if it has one.
+    shown = trial.render(together) or ""
+    return "together" if all(word in shown for word in words) else "separate"
 
 
 def _has_call(shown: str, *, whole: bool) -> bool:
@@ -200,6 +235,8 @@ class _Trial:
         self._tokens = tokens
         self.as_parts = False
         """Whether content must be a list of parts."""
+        self._no_tools: list[Any] | None = None
+        """What it is given where there are no tools."""
 
     def render(self, messages: Sequence[Message], tools: list[Any] | None = None) -> str | None:
         """The rendered text; None if the template fails."""
@@ -208,7 +245,7 @@ class _Trial:
         variables = {
             **self._tokens,
             "messages": messages,
-            "tools": tools,
+            "tools": self._no_tools if tools is None else tools,
             "documents": None,
             "add_generation_prompt": True,
         }
@@ -217,6 +254,52 @@ class _Trial:
         except Exception:
             # Templates reject input by raising arbitrary exceptions.
             return None
+
+    def find_no_tools(self) -> Literal["none", "list", "needed"] | None:
+        """What the template takes where there are no tools; None if it fails in any case."""
+        given: Mapping[Literal["none", "list", "needed"], list[Any] | None]
+        given = {"none": None, "list": [], "needed": [_TOOL]}
+        for name, tools in given.items():
+            self._no_tools = tools
+            if any(
+                self.render([each]) is not None for each in (_user(_FIRST), _user_parts(_FIRST))
+            ):
+                return name
+        return None
+
+    def needs_descriptions(self) -> bool:
+        """Whether the template fails on a tool without a description, but not on an empty one."""
+        function = _TOOL["function"]
+        bare = {key: value for key, value in function.items() if key != "description"}
+        talk = [_user(_FIRST)]
+        return (
+            self.render(talk, [{**_TOOL, "function": bare}]) is None
+            and self.render(talk, [{**_TOOL, "function": {**bare, "description": ""}}]) is not None
+        )
+
+    def leading(self, first: str, second: str) -> bool:
+        """Whether two leading messages of these roles are both shown, apart."""
+        talk = [{"role": first, "content": _THIRD}, {"role": second, "content": _FOURTH}]
+        return (
+            self.shows([*talk, _user(_FIRST)], _THIRD, _FOURTH, _FIRST)
+            and self._between([*talk, _user(_FIRST)], _THIRD, _FOURTH) != ""
+        )
+
+    def _between(self, messages: Sequence[Message], first: str, second: str) -> str:
+        """What is written between two words."""
+        return (self.render(messages) or "").partition(first)[2].partition(second)[0]
+
+    def two_assistants(self, messages: Sequence[Message], word: str) -> bool:
+        """Whether the second of two messages of the assistant, which shows `word`, is shown as a message: what opens the assistant's
+        messages stands between the two."""
+        if not self.shows([_user(_FIRST), *messages], _FIRST, _THIRD, word):
+            return False
+        between = self._between([_user(_FIRST), *messages], _THIRD, word)
+        answer = self._between([_user(_FIRST), _assistant(_THIRD)], _FIRST, _THIRD)
+        # Of what stands between a user and the assistant, another user's message shows what ends the first.
+        question = self._between([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND)
+        opener = _last_word(answer[_shared(answer, question) :])
+        return opener in between
 
     def shows(self, messages: Sequence[Message], *words: str) -> bool:
         """Whether all `words` appear in this order."""
@@ -245,7 +328,7 @@ class _Trial:
         for kind, part in kinds.items():
             message = {"role": "user", "content": [part, {"type": "text", "text": _FIRST}]}
             shown = self.render([message])
-            if shown is not None and shown != plain and "'type'" not in shown:
+            if shown is not None and shown != plain and _LISTED.search(shown) is None:
                 return kind, _added(plain or "", shown)
         return None, ""
 
@@ -260,19 +343,54 @@ class _Trial:
 
     def takes_tools(self) -> bool:
         conversations = ([_user(_FIRST)], [_system(_SECOND), _user(_FIRST)])
-        return any("qztool" in (self.render(talk, [_TOOL]) or "") for talk in conversations)
+        shown = "".join(self.render(talk, [_TOOL]) or "" for talk in conversations)
+        return any(word in shown for word in ("qztool", "qzdescription", "qzkey"))
+
+
+MARKER = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\]<\][^<>\[\]\s]+\[>\[")
+"""What looks like a control token, in the notations of the known families."""
+_PIECE = re.compile(rf"{MARKER.pattern}|\w+|\s+|.", re.DOTALL)
+_MOST_PIECES: Final = 2000
+"""Number of pieces up to which texts are compared, which takes the square of the time."""
+_LISTED = re.compile(
+    r"""(['"])type\1:\s*(['"])(?:text|image|audio|image_url|audio_url|input_audio)\2"""
+)
+"""A part that a template prints as it is, instead of its text."""
 
 
 def _added(plain: str, longer: str) -> str:
-    """What `longer` has in addition to `plain`, in one place."""
-    start = 0
-    while start < len(plain) and plain[start] == longer[start : start + 1]:
-        start += 1
-    return longer[start : start + len(longer) - len(plain)]
+    """What `longer` has in addition to `plain`. Compared by control tokens and words, so that tokens that begin or end alike are told
+    apart."""
+    before, after = (_PIECE.findall(text) for text in (plain, longer))
+    start = _shared(before, after)
+    end = min(_shared(before[::-1], after[::-1]), len(before) - start, len(after) - start)
+    before, after = before[start : len(before) - end], after[start : len(after) - end]
+    if len(before) > _MOST_PIECES or len(after) > _MOST_PIECES:
+        return ""
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return "".join("".join(after[i:j]) for kind, _, _, i, j in blocks if kind != "equal")
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Length of what both begin with."""
+    at = 0
+    while at < min(len(one), len(other)) and one[at] == other[at]:
+        at += 1
+    return at
+
+
+def _last_word(text: str) -> str:
+    """The last stretch of a template's text that is not white space: what opens the content that follows."""
+    words = text.split()
+    return words[-1] if words else ""
 
 
 def _user(text: str) -> Message:
     return {"role": "user", "content": text}
+
+
+def _assistant(text: str) -> Message:
+    return {"role": "assistant", "content": text}
 
 
 def _system(text: str) -> Message:

@@ -21,6 +21,7 @@ from gateway.sdk.processes import (
     ProcessPool,
 )
 from gateway_chat_template import isolated_worker
+from gateway_chat_template.environment import told
 from gateway_chat_template.features import Features
 from gateway_chat_template.marked_text import AssistantText, OutsideText, concat
 
@@ -99,7 +100,7 @@ class IsolatedTemplates:
             case FunctionFailed(name="MemoryError"):
                 return "The chat template takes more memory than this server allows."
             case FunctionFailed():
-                cause = f"{failure.name}: {failure.message[:500]}"
+                cause = f"{failure.name}: {told(failure.message[:500])}"
                 return f"The chat template failed on this conversation: {cause}"
             case _:
                 return "The chat template takes more memory than this server allows, or cannot be evaluated."

@@ -7,6 +7,7 @@ entirely as text from outside. Text of the template itself is an ordinary `str`.
 
 from __future__ import annotations
 
+import json
 import operator
 import sys
 from bisect import bisect_right
@@ -388,6 +389,13 @@ class KeptObject(dict[str, Any]):
     """For its JSON texts. Without one, none is kept."""
     _texts: dict[object, OutsideText]
     """Its JSON texts, by their form."""
+
+
+class JsonObject(dict[str, Any]):
+    """A marked object that templates which print it show as JSON."""
+
+    def __str__(self) -> str:
+        return json.dumps(self, ensure_ascii=False)
 
 
 class KeptList(list[Any]):

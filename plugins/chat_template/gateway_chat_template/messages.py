@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath
+from gateway_chat_template.calls_as_text import WriteCalls, write_as_json
 from gateway_chat_template.conversation import (
     CallEntry,
     Entry,
@@ -26,9 +27,12 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def messages_of(
-    entries: Sequence[Entry], instructions: str | None, features: Features
+    entries: Sequence[Entry],
+    instructions: str | None,
+    features: Features,
+    write_calls: WriteCalls = write_as_json,
 ) -> tuple[list[Message], list[MessageMedia]]:
-    """The messages, and their images and sounds in order.
+    """The messages, and their images and sounds in order. `write_calls` writes calls as text, for templates that show none.
 
     An image is a content part with the key `MEDIA`, whose value is its index, in a list of parts.
 
@@ -37,6 +41,9 @@ def messages_of(
     if instructions:
         entries = [MessageEntry("system", [instructions], ("instructions",)), *entries]
     entries = _arranged(entries, features)
+    if not features.repeats_assistant:
+        entries = _with_joined_outputs(entries)
+    as_text = write_calls if features.tools else None
     media: list[MessageMedia] = []
     messages: list[Message] = []
     for index, entry in enumerate(entries):
@@ -46,11 +53,17 @@ def messages_of(
                 messages.append({"role": entry.role, "content": content})
             case OutputEntry():
                 results = _results_after(entries, index) if entry.calls else ()
+                if entry.calls and not features.calls and as_text is not None:
+                    messages.append(_with_calls_as_text(entry, features, as_text))
+                    continue
                 messages += _output_messages(entry, results, features)
             case ResultEntry():
                 if not features.calls:
-                    raise _no_calls(entry.param)
-                if features.parallel_calls or not _is_already_placed(entries, index):
+                    if as_text is None:
+                        raise _no_calls(entry.param)
+                    result = _result if features.results else _result_of_user
+                    messages.append(result(entry, features))
+                elif features.parallel_calls or not _is_already_placed(entries, index):
                     messages.append(_result(entry, features))
     return messages if features.repeats else _alternating(messages), media
 
@@ -72,10 +85,14 @@ def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
             head.append(entry)
     if not head:
         return rest
+    if len(head) > 1 and _shows_each(head, features):
+        return [*head, *rest]
     # Merge the leading messages, because many templates read only the first.
     joined = _joined(head)
     if features.system or (joined.role == "developer" and features.developer):
         return [joined, *rest]
+    if not any(any(entry.content) for entry in head):
+        return rest
     for index, entry in enumerate(rest):
         if isinstance(entry, MessageEntry):
             rest[index] = MessageEntry(
@@ -83,6 +100,30 @@ def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
             )
             return rest
     return [MessageEntry("user", joined.content, joined.param), *rest]
+
+
+def _shows_each(head: Sequence[MessageEntry], features: Features) -> bool:
+    """Whether the template shows several leading messages, so that they need not be merged."""
+    if any(entry.role == "developer" for entry in head):
+        return features.several_developers
+    return features.several_systems
+
+
+def _with_joined_outputs(entries: Sequence[Entry]) -> list[Entry]:
+    """Consecutive outputs as one, for templates that do not show each as a message."""
+    joined: list[Entry] = []
+    for entry in entries:
+        last = joined[-1] if joined else None
+        if isinstance(last, OutputEntry) and isinstance(entry, OutputEntry):
+            joined[-1] = OutputEntry(
+                [*last.reasoning, *entry.reasoning],
+                [*last.text, *entry.text],
+                [*last.calls, *entry.calls],
+                last.param,
+            )
+        else:
+            joined.append(entry)
+    return joined
 
 
 def _joined(entries: Sequence[MessageEntry]) -> MessageEntry:
@@ -136,6 +177,31 @@ def _is_already_placed(entries: Sequence[Entry], index: int) -> bool:
     )
 
 
+def _with_calls_as_text(done: OutputEntry, features: Features, write_calls: WriteCalls) -> Message:
+    """Model output as one message whose content has the calls as the model writes them."""
+    text = "\n\n".join(filter(None, done.text))
+    written = write_calls(text, [(call.name, _arguments_text(call)) for call in done.calls])
+    message: Message = {"role": "assistant", "content": _text(written, features)}
+    if done.reasoning:
+        reasoning = "\n\n".join(done.reasoning)
+        message.update((key, reasoning) for key in features.reasoning_keys)
+    return message
+
+
+def _arguments_text(call: CallEntry) -> str:
+    return json.dumps(_arguments(call), ensure_ascii=False)
+
+
+def _arguments(call: CallEntry) -> dict[str, Any]:
+    """The arguments as an object. Those that are none, as of an incomplete call, are its only member."""
+    written = call.arguments.strip() or "{}"
+    try:
+        arguments = json.loads(written)
+    except (ValueError, RecursionError):
+        return {"arguments": written}
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+
+
 def _output_messages(
     done: OutputEntry, results: Sequence[ResultEntry], features: Features
 ) -> list[Message]:
@@ -169,14 +235,7 @@ def _output_messages(
 def _call(call: CallEntry, features: Features) -> dict[str, Any]:
     arguments: Any = call.arguments.strip() or "{}"
     if features.arguments == "object":
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            arguments = {
-                "arguments": arguments
-            }  # an incomplete call, or arguments that are not valid JSON
-        if not isinstance(arguments, dict):
-            arguments = {"arguments": arguments}
+        arguments = _arguments(call)
     return {
         "id": _call_id(call.call_id, features),
         "type": "function",
@@ -191,6 +250,13 @@ def _result(result: ResultEntry, features: Features) -> Message:
         "tool_call_id": _call_id(result.call_id, features),
         "name": result.name,
     }
+
+
+def _result_of_user(result: ResultEntry, features: Features) -> Message:
+    """A result for a template that does not show the role `tool`."""
+    name = f" of {result.name}" if result.name else ""
+    text = f"Result{name}:\n{result.text}"
+    return {"role": "user", "content": _text(text, features)}
 
 
 def _call_id(call_id: str, features: Features) -> str:

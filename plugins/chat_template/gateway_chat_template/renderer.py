@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
 
@@ -17,14 +19,18 @@ from gateway.sdk import (
     MediaSource,
     ModelContext,
     ModelInfo,
+    OutputFormat,
     PlacedMedia,
     RenderedPrompt,
     Tail,
     TokensPrompt,
+    ToolDefinition,
     Turn,
     Unsupported,
 )
 from gateway.sdk.engines import Origin, OriginEncoder
+from gateway.sdk.wire import items as wire
+from gateway_chat_template.calls_as_text import WriteCalls, call_writer, write_as_json
 from gateway_chat_template.conversation import MessageMedia, conversation
 from gateway_chat_template.environment import (
     RESERVED,
@@ -32,8 +38,10 @@ from gateway_chat_template.environment import (
     Template,
     TemplateRefusal,
     TemplateTooLong,
+    told,
 )
 from gateway_chat_template.features import PARTS, Features, find_features
+from gateway_chat_template.implied import implied as _implied
 from gateway_chat_template.isolated import IsolatedTemplates
 from gateway_chat_template.marked_text import (
     AssistantText,
@@ -62,6 +70,12 @@ _IN_THREAD = 200_000
 class ChatTemplateConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The table `[models.<model>.chat_template]`."""
 
+    date: str = "today"
+    """Date that the template is given, as `strftime_now`: "today", "none" or an ISO date such as "2026-01-31". It is that of the
+    request, and stays the same until the answer is finished. A fixed date keeps prompt prefixes stable for the engine's cache
+    over midnight. With "none", a template that names a date without asking whether there is one names none."""
+    time_zone: str = "UTC"
+    """Time zone in which it is today, by its IANA name, such as "Europe/Berlin"."""
     tools_without_choice: bool = False
     """Whether tools are passed to the template even if `tool_choice` is `none`. By default they are not, so that the
     model does not try to call them. Passing them keeps prompt prefixes stable for the engine's cache."""
@@ -99,11 +113,16 @@ class ChatTemplateRenderer:
                 f"Model {info.name!r} has no chat template. Set chat_template for it, or choose another renderer."
             )
         self._config = config
+        self._zone = _checked_zone(config, info.name)
+        self._write_calls: WriteCalls = write_as_json
         self._trusted = context.trust_request_chat_template
         self._tokens = _special_tokens(info)
         self._tails = TailFinder((*map(tuple, config.thinking_markers), *THINKING_MARKERS))
         try:
             self._model_template = _prepare(info.chat_template, self._tokens)
+            self._tool_template = (
+                _prepare(info.tool_chat_template, self._tokens) if info.tool_chat_template else None
+            )
         except SYNTAX_ERRORS as error:
             raise ConfigurationError(
                 f"The chat template of model {info.name!r} is malformed: {error.message} (line {error.lineno})."
@@ -117,7 +136,7 @@ class ChatTemplateRenderer:
         for_tools = config.token_cache_bytes // _SHARE_OF_TOOLS
         self._encoder = OriginEncoder(
             context.tokenizer,
-            template=info.chat_template,
+            template=info.chat_template + (info.tool_chat_template or ""),
             markers=[marker for pair in config.thinking_markers for marker in pair],
             placeholders=[each.text for each in self._placeholders.values()],
             cache_bytes=config.token_cache_bytes - for_tools,
@@ -141,6 +160,20 @@ class ChatTemplateRenderer:
             return frozenset[MediaKind](("image", "audio") if features.marks else ())
         shown: dict[MediaKind, str | None] = {"image": features.image, "audio": features.audio}
         return frozenset(kind for kind in self._placeholders if shown[kind] is not None)
+
+    def use_format(self, output_format: OutputFormat) -> None:
+        """Write earlier calls in this format, for templates that print only the content of messages."""
+        self._write_calls = call_writer(output_format)
+
+    def date_at(self, time: float) -> str | None:
+        """The date that a request at this Unix time is given."""
+        match self._config.date:
+            case "none":
+                return None
+            case "today":
+                return datetime.fromtimestamp(time, self._zone).date().isoformat()
+            case fixed:
+                return fixed
 
     def render(self, turn: Turn) -> RenderedPrompt:
         text, media = self._render(turn)
@@ -210,9 +243,7 @@ class ChatTemplateRenderer:
         self, turn: Turn, features: Features, names: Collection[str]
     ) -> tuple[dict[str, Any], list[MessageMedia]]:
         """The template's input, limited to the variables `names`, and the images and sounds."""
-        tools = (
-            turn.tools if turn.tool_choice != "none" or self._config.tools_without_choice else ()
-        )
+        tools = self._shown_tools(turn, features, names)
         if tools and not features.tools:
             raise InvalidRequest(
                 "This model's chat template has no place for tools. Leave them out, or use another model.",
@@ -232,7 +263,7 @@ class ChatTemplateRenderer:
                 turn.results,
                 self._placeable(turn.media, features) if turn.media else {},
             )
-            messages, media = messages_of(entries, turn.instructions, features)
+            messages, media = messages_of(entries, turn.instructions, features, self._write_calls)
             for message in messages:
                 _mark(message)
         if media:
@@ -243,14 +274,30 @@ class ChatTemplateRenderer:
         scope = turn.cache_scope if turn.chat_template is None else None
         variables = {
             **self._tokens,
-            **_effort(turn.reasoning_effort, names),
+            **_implied(turn, names),
             **(mark_outside(dict(_checked(kwargs))) if kwargs else {}),
             "messages": messages,
-            "tools": self._tools.of(tools, scope) if tools else None,
+            "tools": (
+                self._tools.of(tools, scope, described=features.described_tools)
+                if tools
+                else None
+                if features.no_tools == "none"
+                else []
+            ),
             "documents": mark_outside(list(documents)) if documents else None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
         return variables, media
+
+    def _shown_tools(
+        self, turn: Turn, features: Features, names: Collection[str]
+    ) -> Sequence[ToolDefinition]:
+        """The tools that the model reads of. Those that it may not call are left out, unless the template tells so itself or needs
+        some."""
+        if turn.tool_choice != "none" or self._config.tools_without_choice:
+            return turn.tools
+        told_by_template = "tool_choice" in names or features.no_tools == "needed"
+        return turn.tools if told_by_template and features.tools else ()
 
     def _placeable(
         self, media: Mapping[MediaSource, Media], features: Features
@@ -297,13 +344,14 @@ class ChatTemplateRenderer:
         except Exception as error:
             # Templates reject input by raising arbitrary exceptions.
             raise InvalidRequest(
-                f"The model's chat template failed on this conversation: {type(error).__name__}: {error}",
+                "The model's chat template failed on this conversation:"
+                f" {type(error).__name__}: {told(str(error))}",
                 param="input",
             ) from error
 
     def _prepared(self, turn: Turn) -> PreparedTemplate:
         if turn.chat_template is None:
-            return self._model_template
+            return self._own_template(turn)
         try:
             return self._prepare_request(self._checked_source(turn))
         except SYNTAX_ERRORS as error:
@@ -311,6 +359,22 @@ class ChatTemplateRenderer:
                 f"The chat template is malformed: {error.message} (line {error.lineno}).",
                 param="chat_template",
             ) from None
+
+    def _own_template(self, turn: Turn) -> PreparedTemplate:
+        """The model's template for `turn`: of two, the one for tools if there are some, or if only that one shows earlier calls."""
+        own, with_tools = self._model_template, self._tool_template
+        if with_tools is None:
+            return own
+        suits = with_tools.features.tools or not own.features.tools
+        names = with_tools.template.variables
+        if turn.tools and suits and self._shown_tools(turn, with_tools.features, names):
+            return with_tools
+        if own.features.calls or not with_tools.features.calls:
+            return own
+        has_calls = any(
+            isinstance(item, wire.FunctionCall | wire.CustomToolCall) for item in turn.items
+        )
+        return with_tools if has_calls else own
 
     def _checked_source(self, turn: Turn) -> str:
         """The template of the request. Raises `InvalidRequest` if it is not allowed."""
@@ -347,7 +411,7 @@ def _mark(message: Message) -> None:
     kind = AssistantText if own else OutsideText
     for key, value in message.items():
         if isinstance(value, str):
-            if key != "role":
+            if key != "role" and not isinstance(value, MarkedText):
                 message[key] = kind(value)
         elif key == "content" and isinstance(value, list):
             message[key] = [_marked_part(part, own=own) for part in value]
@@ -374,7 +438,7 @@ def _marked_part(part: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
     kind = AssistantText if own else OutsideText
     return {
         key: value
-        if key == "type"
+        if key == "type" or isinstance(value, MarkedText)
         else kind(value)
         if isinstance(value, str)
         else mark_outside(value)
@@ -394,17 +458,25 @@ def _without_trailing_user_text(text: str) -> str:
     return ""
 
 
-def _effort(effort: str | None, names: Collection[str]) -> dict[str, Any]:
-    """Template variables for a reasoning effort; empty if the request sets none."""
-    if effort is None:
-        return {}
-    thinks = effort not in ("none", "minimal")
-    values = {
-        "reasoning_effort": OutsideText(effort),
-        "enable_thinking": thinks,
-        "thinking": thinks,
-    }
-    return {name: value for name, value in values.items() if name in names}
+def _checked_zone(config: ChatTemplateConfig, model: str) -> tzinfo:
+    """The time zone of the configuration, whose date is checked too."""
+    where = f"models.{model}.chat_template"
+    if config.date not in ("none", "today"):
+        try:
+            date.fromisoformat(config.date)
+        except ValueError:
+            raise ConfigurationError(
+                f'{where}.date: {config.date!r} is not "none", "today" or a date such as "2025-06-28".'
+            ) from None
+    if config.time_zone == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(config.time_zone)
+    except (OSError, ValueError, KeyError):  # an unknown zone is a `KeyError`
+        raise ConfigurationError(
+            f"{where}.time_zone: {config.time_zone!r} is not a time zone that this machine knows, such as"
+            ' "UTC" or "Europe/Berlin".'
+        ) from None
 
 
 def _checked(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

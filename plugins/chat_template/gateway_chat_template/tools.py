@@ -30,9 +30,18 @@ class ToolForms:
         self._max_bytes = max_bytes
         self._kept = LruCache[tuple[str, bytes], list[Any]](max_size=max_bytes)
 
-    def of(self, tools: Sequence[ToolDefinition], scope: str | None) -> list[Any]:
+    def of(
+        self, tools: Sequence[ToolDefinition], scope: str | None, *, described: bool = False
+    ) -> list[Any]:
         """The tools in the Chat Completions shape, with marked texts. They are kept for other prompts with the same `scope`, unless that
-        is None."""
+        is None. `described`: a tool without a description gets an empty one."""
+        if described:
+            tools = [
+                tool
+                if tool.description is not None
+                else msgspec.structs.replace(tool, description="")
+                for tool in tools
+            ]
         if scope is None or not self._max_bytes:
             return [_form(tool) for tool in tools]
         written = msgspec.json.encode(
@@ -80,6 +89,6 @@ def _form(tool: ToolDefinition) -> KeptObject:
         }
     else:
         function["parameters"] = {"type": "object", "properties": {}}
-    if tool.strict:
-        function["strict"] = True
+    if tool.strict is not None:
+        function["strict"] = tool.strict
     return KeptObject(type="function", function=function)

@@ -109,7 +109,7 @@ def _final(text: Constraint) -> Constraint:
 
 
 def _calls(tools: Sequence[ToolDefinition], *, schemas: bool = True) -> Answer:
-    return tuple(_call(tool, schema=schemas or tool.strict) for tool in tools)
+    return tuple(_call(tool, schema=schemas or bool(tool.strict)) for tool in tools)
 
 
 def _call(tool: ToolDefinition, *, schema: bool) -> Constraint:

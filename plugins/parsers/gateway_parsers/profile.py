@@ -41,6 +41,9 @@ _RULES: Final = (
     _Rule("plamo3", ("begin_tool_request:plamo",)),
     _Rule("nemotron_json", ("<TOOLCALL>",)),
     _Rule("step3", ("<steptml:",)),
+    # Its template divides texts at a `<tool_sep>` of its own.
+    _Rule("minicpm5", ('<function name="', "<param name=")),
+    _Rule("minicpm5", ("<param name=",), ("<function=",)),
     _Rule("hy_v3", ("<tool_sep",)),
     _Rule("hy_v4", ("<tool_calls", "<arg_key")),
     _Rule("telechat4", ("<param_key>",)),
@@ -53,7 +56,6 @@ _RULES: Final = (
     _Rule("glm47", ("<arg_key>",)),
     _Rule("mimo", ("<function=", "<parameter="), model="mimo"),
     _Rule("qwen3_coder", ("<function=",)),
-    _Rule("minicpm5", ("<param name=",)),
     _Rule("mistral", ("[TOOL_CALLS]", "[ARGS]")),
     _Rule("mistral_v3", ("[TOOL_CALLS]",)),
     _Rule("gemma4", ("<|tool_call>",)),
@@ -70,6 +72,8 @@ _RULES: Final = (
     _Rule("olmo3", ("<function_calls>",)),
     _Rule("gigachat3", ("function call<|role_sep|>",)),
     _Rule("gigachat3", ("<|function_call|>",)),
+    # Its template joins names of roles with their mark.
+    _Rule("gigachat3", ("function call", "<|role_sep|>")),
     _Rule("phi4_mini_json", ("functools[",)),
     _Rule("phi4_mini_json", ("<|tool|>",), model="phi"),
     _Rule("granite", ("<|tool_call|>",)),
@@ -104,6 +108,8 @@ def profile_of(model: ModelInfo) -> ModelProfile | None:
     template = model.chat_template
     if not template:
         return None
+    # The template for tools is the one that shows calls.
+    template = (model.tool_chat_template or "") + template
     calls, why = _calls_of(template, f"{model.model_type} {model.architecture}".lower())
     thinker = _reasoning_format_of(template, calls)
     if calls is None:

@@ -62,7 +62,8 @@ def test_instructions_come_first_with_the_leading_messages_of_developers(render:
     items = [render.said("developer", "Be brief."), render.said("system", "Be kind."), USER]
     text = render.text("chatml", items, instructions="You are X.")
     assert text.startswith(
-        "<|im_start|>system\nYou are X.\n\nBe brief.\n\nBe kind.<|im_end|>\n<|im_start|>user"
+        "<|im_start|>system\nYou are X.<|im_end|>\n<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user"
     )
 
 

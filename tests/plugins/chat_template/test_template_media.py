@@ -115,9 +115,12 @@ def as_text(items: list[Any]) -> list[Any]:
         if isinstance(item.get("content"), list):
             text, after_text = "", False
             for part in item["content"]:
-                is_text = part["type"] == "input_text"
-                text += ("\n" if after_text else "") + part["text"] if is_text else ""
-                after_text = is_text
+                if part["type"] == "input_text":
+                    # Empty parts are skipped.
+                    text += ("\n" if after_text and part["text"] else "") + part["text"]
+                    after_text = after_text or bool(part["text"])
+                else:
+                    after_text = False
             item = {**item, "content": text}
         made.append(item)
     return made

@@ -115,7 +115,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
                 [
                     Const(f"{self.start}call:{tool.name}{{"),
                     self._members(
-                        tool, parameters_of(tool), _MAX_DEPTH, schema=schemas or tool.strict
+                        tool, parameters_of(tool), _MAX_DEPTH, schema=schemas or bool(tool.strict)
                     ),
                     Const("}" + self.end),
                 ]

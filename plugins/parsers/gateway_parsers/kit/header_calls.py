@@ -67,7 +67,7 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
             in_order(
                 [
                     *constraints(self.head, {"name": tool.name, "index": Regex("[0-9]+")}),
-                    arguments_constraint(tool, schema=schemas or tool.strict),
+                    arguments_constraint(tool, schema=schemas or bool(tool.strict)),
                     Const(self.tail),
                 ]
             )

@@ -63,7 +63,7 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
         options: list[Constraint] = []
         for tool in tools:
             head = constraints(self.head, {"name": quoted(tool.name), "index": Regex("[0-9]+")})
-            arguments = arguments_constraint(tool, schema=schemas or tool.strict)
+            arguments = arguments_constraint(tool, schema=schemas or bool(tool.strict))
             parts = [*head, arguments, Const("}")]
             options.append(in_order(parts if self.listed else [opening, *parts, closing]))
         separator = ", " if self.listed else self.between

@@ -85,7 +85,9 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            def one(each: ToolParameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+            def one(
+                each: ToolParameter, *, schema: bool = schemas or bool(tool.strict)
+            ) -> Constraint:
                 closing = f"{self.prefix}</{each.name}>"
                 value = value_constraint(each, closing=closing, until=closing, schema=schema)
                 return in_order([Const(f"{self.prefix}<{each.name}>"), value])

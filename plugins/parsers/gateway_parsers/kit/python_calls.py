@@ -76,7 +76,9 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            def one(each: ToolParameter, *, schema: bool = schemas or tool.strict) -> Constraint:
+            def one(
+                each: ToolParameter, *, schema: bool = schemas or bool(tool.strict)
+            ) -> Constraint:
                 return in_order([Const(f"{each.name}="), _value(each, schema=schema)])
 
             inner = in_any_order(parameters, one, separator=", ")

@@ -131,7 +131,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
                     *constraints(
                         self.head, {"name": self._attribute(tool.name), "index": Regex("[0-9]+")}
                     ),
-                    self._parameters(tool, schema=schemas or tool.strict),
+                    self._parameters(tool, schema=schemas or bool(tool.strict)),
                     Const(self.tail),
                 ]
             )

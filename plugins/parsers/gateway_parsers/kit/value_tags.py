@@ -143,7 +143,7 @@ class ValueTagCalls(ValueTagShape, frozen=True, kw_only=True):
                     param="tools",
                 )
 
-            limit = _Limit(schemas or tool.strict, [_MAX_VALUES], _DEEPEST)
+            limit = _Limit(schemas or bool(tool.strict), [_MAX_VALUES], _DEEPEST)
 
             def one(each: ToolParameter, limit: _Limit = limit) -> Constraint:
                 return self._constrained(each.name, each, limit)
