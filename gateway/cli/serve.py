@@ -12,6 +12,7 @@ from gateway.config import LogFormat, LogLevel
 from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
 from gateway.plugins import load_plugins
+from gateway.server.first_process import leave_first_process
 from gateway.server.logs import set_up_logging
 from gateway.startup.selection import select
 
@@ -44,6 +45,7 @@ def add_to(commands: Commands) -> None:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Check the whole configuration, then serve until stopped."""
+    leave_first_process()
     source = ConfigSource(
         path=arguments.config,
         server={

@@ -19,6 +19,8 @@ from gateway.sdk.net import HostGuard
 from gateway_mcp.config import HttpTransport, McpServerConfig
 from gateway_mcp.connection import Dial, ReportingStream
 from gateway_mcp.http import http_client
+from gateway_mcp.program_keeper import command_with_keeper
+from gateway_mcp.programs import why_not_started
 
 
 def configured_transport(config: McpServerConfig) -> Dial:
@@ -27,15 +29,7 @@ def configured_transport(config: McpServerConfig) -> Dial:
     Raises `ConfigurationError` if it is to be reached by a proxy that cannot be used.
     """
     if config.command:
-        parameters = StdioServerParameters(
-            command=config.command[0],
-            args=config.command[1:],
-            env=config.env,
-            cwd=config.cwd,
-            encoding_error_handler="replace",
-        )
-        # The program's standard error goes to that of the gateway.
-        return lambda: stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr)
+        return lambda: _program(config)
     assert config.url is not None, "a server has a command or a url"
     return http_transport(
         config.url,
@@ -45,6 +39,23 @@ def configured_transport(config: McpServerConfig) -> Dial:
         max_message_bytes=config.max_message_bytes,
         proxy=_proxy(config.url),
     )
+
+
+@asynccontextmanager
+async def _program(config: McpServerConfig) -> AsyncIterator[TransportStreams]:
+    if why_not_started(config.command[0], config.env, config.cwd) is not None:
+        raise FileNotFoundError(config.command[0])
+    program, *arguments = command_with_keeper(config.command)
+    parameters = StdioServerParameters(
+        command=program,
+        args=arguments,
+        env=config.env,
+        cwd=config.cwd,
+        encoding_error_handler="replace",
+    )
+    # The program's standard error goes to that of the gateway.
+    async with stdio_client(parameters, errlog=sys.__stderr__ or sys.stderr) as streams:
+        yield streams
 
 
 def _proxy(url: str) -> Proxy | None:
