@@ -24,7 +24,7 @@ _TRIAL: Final = ("qztool", '{"qzkey": "qzvalue"}')
 def call_writer(output_format: OutputFormat) -> WriteCalls:
     """The writer of calls of a format; of a format that has none, one that writes JSON."""
     try:
-        written = output_format.write([CallPiece(*_TRIAL)])
+        written = output_format.write([CallPiece(*_TRIAL)], tail="text")
     except Exception:
         return write_as_json  # a format that does not write calls says so by any exception
     if not all(word in written for word in ("qztool", "qzkey", "qzvalue")):
@@ -32,14 +32,14 @@ def call_writer(output_format: OutputFormat) -> WriteCalls:
 
     def write(text: str, calls: Sequence[Call]) -> str:
         pieces = [CallPiece(*call) for call in calls]
-        whole = text + output_format.write(pieces)
+        whole = text + output_format.write(pieces, tail="text")
         if text:
             # What the model writes between text and calls, unless the format frames the text, too.
-            joined = output_format.write([TextPiece(text), *pieces])
+            joined = output_format.write([TextPiece(text), *pieces], tail="text")
             whole = joined if joined.startswith(text) else whole
         numbers = count()
         harmless = [(f"qz{next(numbers)}", _harmless(call[1], numbers)) for call in calls]
-        like = output_format.write([CallPiece(*call) for call in harmless])
+        like = output_format.write([CallPiece(*call) for call in harmless], tail="text")
         start = len(text)
         return concat([AssistantText(whole[:start]), _marked(whole[start:], like)])
 

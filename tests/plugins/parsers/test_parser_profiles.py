@@ -68,6 +68,12 @@ JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\"
         ("<｜tool_calls_begin｜><steptml:invoke", "step3_text", "step3"),
         ("<tool_calls>[{}]</tool_calls>", "hunyuan_v1_moe", "hunyuan_a13b"),
         ("<tool_calls><tool_call>f<tool_sep>", "hy_v3", "hy_v3"),
+        (
+            'content.split(\'<tool_sep>\') <function name="f"><param name="a">',
+            "minicpm",
+            "minicpm5",
+        ),
+        ("render('function call') ~ '<|role_sep|>\\n' ~ call", "deepseek_v3", "gigachat3"),
         ("<tool_calls><tool_call>f<arg_key>", "hy_v4", "hy_v4"),
         ("<tool_calls>", "jamba", "jamba"),
         ("<｜GCML｜tool_calls><｜GCML｜invoke", "gigachat", "gigachat35"),
@@ -209,3 +215,12 @@ def test_a_half_that_there_is_not_is_refused_with_those_that_there_are() -> None
 def test_the_readme_names_every_format_and_every_alias() -> None:
     readme = (Path(gateway_parsers.__file__).parent.parent / "README.md").read_text("utf-8")
     assert not [name for name in BY_NAME if f"`{name}`" not in readme]
+
+
+def test_a_template_for_tools_says_which_format_calls_have() -> None:
+    model = ModelInfo(
+        name="m", engine="e", chat_template="{{ messages }}", tool_chat_template=JSON_CALLS
+    )
+    profile = gateway_model_profile(model)
+    assert profile is not None
+    assert profile.parser == "qwen3"
