@@ -16,6 +16,11 @@ from gateway.uvicorn_internals.light import LightEvent, LightFlowControl, Pipeli
 MAX_HEAD: Final = 65_536
 """Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
 bytes that may come within a body and are not content: sizes and extensions of chunks, and trailers."""
+MAX_HEADERS: Final = 4096
+"""Headers of a request, and of its trailers: reading a short one takes longer than its bytes."""
+MAX_SMALL_CHUNKS: Final = 65_536
+"""Pieces of a body with less than `_SMALL` bytes, such as chunks."""
+_SMALL: Final = 64
 MAX_PIPELINED: Final = 64
 """Requests of one connection that wait for the answers to those before them."""
 
@@ -40,11 +45,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         "_deadline",
         "_ended",
         "_head",
+        "_headers",
         "_in_head",
         "_last_words",
         "_limits",
         "_problem",
         "_send_watch",
+        "_small_chunks",
         "_tls",
         "_unread",
     )
@@ -58,6 +65,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._send_watch = SendMonitor()
         self._head = 0
         """Bytes of the current head that the parser has reported."""
+        self._headers = 0
+        """Their number."""
+        self._small_chunks = 0
         self._unread = 0
         """Bytes received since the parser last reported a part of a head or of a body. They include an unfinished header."""
         self._in_head = True
@@ -159,7 +169,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head = self._begun = True
-        self._head = self._unread = 0
+        self._head = self._unread = self._headers = self._small_chunks = 0
         super().on_message_begin()
         if self._tls is not None:
             self.scope["extensions"] = {"tls": self._tls}
@@ -170,6 +180,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value) + 4)  # with the colon, a space and the line's end
+        self._headers += 1
+        if self._headers > MAX_HEADERS:
+            self._stop(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
         if self._in_head:  # a trailer is not a header
             super().on_header(name, value)
 
@@ -189,6 +202,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._content = True
         self._unread = 0
+        if len(body) < _SMALL:
+            self._small_chunks += 1
+            if self._small_chunks > MAX_SMALL_CHUNKS:
+                self._stop(400, f"The body comes in more than {MAX_SMALL_CHUNKS} pieces of less than {_SMALL} bytes. Send larger chunks.")  # fmt: skip
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -171,7 +171,13 @@ async def _bounds_websockets(settings: ServingConfig) -> None:
     refused.protocol.data_received(_HANDSHAKE.replace(b"AAAA", b""))
     _expect(refused, 400)
     refused.end()
-    for deed in (_speak, _send_half_a_message, _send_too_many_fragments, _do_not_read):
+    for deed in (
+        _speak,
+        _send_half_a_message,
+        _send_too_many_fragments,
+        _send_too_many_frames,
+        _do_not_read,
+    ):
         exchange = open_exchange(settings, _accept)
         try:
             exchange.protocol.data_received(_HANDSHAKE)
@@ -192,6 +198,9 @@ async def _speak(exchange: Exchange, websocket: Any) -> None:
     websocket.data_received(_frame(0x01))
     websocket.data_received(_frame(0x80))
     await _turns()
+    websocket.data_received(_frame(0x81) * 99)
+    await _turns()
+    require(not websocket._rest, "WebSocket messages that come with others are not read")
     exchange.late()
     require(not exchange.connection.closed, "a WebSocket connection is closed between messages")
 
@@ -211,6 +220,17 @@ async def _send_too_many_fragments(exchange: Exchange, websocket: Any) -> None:
     websocket.frames.extend([b""] * (MAX_FRAGMENTS - len(websocket.frames)))
     websocket.data_received(_frame(0x00))
     require(exchange.connection.closed, "fragments of a WebSocket message are not bounded")
+
+
+async def _send_too_many_frames(exchange: Exchange, websocket: Any) -> None:
+    from gateway.uvicorn_internals.websocket_protocol import FRAMES_AT_ONCE
+
+    writes = len(exchange.connection.writes)
+    websocket.data_received(_frame(0x89) * 9)
+    answers = len(exchange.connection.writes) - writes
+    require(answers == 1, "of several pings of a WebSocket client not the latest is answered")
+    websocket.data_received(_frame(0x8A) * (FRAMES_AT_ONCE + 1))
+    require(exchange.connection.closed, "frames of a WebSocket are not bounded")
 
 
 async def _do_not_read(exchange: Exchange, websocket: Any) -> None:
