@@ -62,6 +62,11 @@ def without_credentials(url: str) -> str:
         return "the configured URL"
 
 
+def without_secrets(text: str) -> str:
+    """`text`, which somebody else has written, without what looks like a credential: of a URL, a header or a parameter."""
+    return _ANY.sub(_replaced, text)
+
+
 class Redactor:
     """Replaces secrets in text: configured ones, and anything that looks like a credential."""
 

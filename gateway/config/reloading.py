@@ -14,7 +14,7 @@ from gateway.config.loading import config_file, load_config
 from gateway.config.structs import Config, ServerConfig, Setting
 
 RELOADED = (
-    "api_keys", "max_body_bytes", "max_loaded", "max_embedding_inputs", "max_rerank_documents", "max_rerank_bytes",
+    "api_keys", "keys_file", "max_body_bytes", "max_loaded", "max_embedding_inputs", "max_rerank_documents", "max_rerank_bytes",
     "request_timeout", "ping_interval", "log_level", "access_log", "chat_reasoning", "chat_tools", "unavailable_tools",
     "max_conversation_items", "max_conversation_bytes",
 )  # fmt: skip

@@ -190,7 +190,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The keys in `[[server.api_keys]]`. Without any, the server can be used by anyone who can reach it."""
     keys_file: Annotated[str, Meta(min_length=1)] | None = None
     """A TOML file with further keys, as tables `[[api_keys]]` with the keys of `[[server.api_keys]]`. Changes take effect within
-    a second. A relative path is first looked up relative to the configuration file."""
+    a second. If another file is named, or none, the keys of the last one are refused from the reload on. A relative path is first looked up relative to the configuration file."""
     stored_keys: bool = False
     """Whether keys in the store are accepted, which `gateway key add` and `gateway key revoke` change on all running servers
     within a second."""

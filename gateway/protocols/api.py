@@ -15,6 +15,7 @@ from msgspec import Struct
 from gateway.deltas import Delta
 from gateway.errors import GatewayError, ParamPath
 from gateway.protocols.engine import FinishReason, Sampling
+from gateway.protocols.principals import Principal
 from gateway.protocols.prompt import Turn
 from gateway.protocols.tool_results import ToolResult
 from gateway.protocols.tools import ServerTool
@@ -252,6 +253,11 @@ class RouteRequest(Protocol):
     @property
     def owner(self) -> str | None:
         """The name of the request's API key; None in anonymous mode."""
+        ...
+
+    @property
+    def principal(self) -> Principal | None:
+        """Who sent it, and what they may do; None in anonymous mode."""
         ...
 
     @property

@@ -22,6 +22,7 @@ from gateway.routes.body import read_body, stream_body
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
+from gateway.runtime.callers import current_principal
 from gateway.runtime.services import NamedApi, Services
 from gateway.wire.parameters import SharedParameters
 
@@ -38,6 +39,7 @@ class ApiRequest:
         self._request, self._services = request, services_of(request)
         self.gateway = gateway
         self.path_parameters = parameters
+        self.principal = current_principal()
         self.id: str = request_id(request.scope)
         self.owner = owner_of(request)
         self.headers: Mapping[str, str] = request.headers

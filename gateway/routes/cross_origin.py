@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from litestar.config.cors import CORSConfig
@@ -23,11 +25,29 @@ EXPOSED = (
 """Additional response headers that scripts may read; clients show them in their errors."""
 
 
+class OriginPatterns(CORSConfig):
+    """Origins in which `*` stands for a part of the scheme, the host or the port. In Litestar's it stands for anything, so that
+    `https://*.example.com` would allow `https://evil.com/.example.com`."""
+
+    @cached_property
+    def allowed_origins_regex(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(_pattern, self.allow_origins)))
+
+
+def _pattern(origin: str) -> str:
+    scheme, divider, rest = origin.rpartition("://")
+    host = re.escape(rest).replace(re.escape("*"), r"[A-Za-z0-9._:\[\]-]*")
+    if divider:
+        return re.escape(scheme).replace(re.escape("*"), "[A-Za-z0-9+.-]*") + divider + host
+    # `*.example.com`: of any scheme.
+    return f"(?:[A-Za-z0-9+.-]+://)?{host}" if rest.startswith("*") else host
+
+
 def cors_config(origins: Sequence[str]) -> CORSConfig | None:
     """Litestar's configuration for `origins`; None disables CORS."""
     if not origins:
         return None
-    return CORSConfig(allow_origins=list(origins), expose_headers=list(EXPOSED))
+    return OriginPatterns(allow_origins=list(origins), expose_headers=list(EXPOSED))
 
 
 def is_preflight(scope: Any) -> bool:

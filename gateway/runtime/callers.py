@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from gateway.errors import InvalidRequest
 from gateway.protocols import Principal, PrincipalLimits, PrioritizingEngine
 
 
@@ -54,9 +55,19 @@ def current_principal() -> Principal | None:
 
 def engine_priority(engine: object, asked: int | None) -> int:
     """The priority of the current request in the engine: what it asks for (None: 0), and a later one for work that no client
-    waits for, if the engine serves by priority."""
+    waits for, if the engine serves by priority. Raises `InvalidRequest` for one by which it would go before the requests of others,
+    unless the priority of its key is as low."""
     priority = asked or 0
     caller = current_caller()
+    if priority < 0 and caller is not None and caller.principal is not None:
+        least = min(0, caller.principal.priority)
+        if priority < least:
+            raise InvalidRequest(
+                f"Invalid 'priority': {priority}. Requests of the API key '{caller.principal.name}' have {least} or more: a lower one goes "
+                "before the requests of others. The `priority` of the key allows it.",
+                param="priority",
+                code="integer_below_min_value",
+            )
     if caller is None or caller.priority <= 0 or not isinstance(engine, PrioritizingEngine):
         return priority
     last = engine.last_priority

@@ -23,15 +23,36 @@ _Stamp = tuple[int, int, int]
 class WatchedKeysFile:
     """The keys of `server.keys_file`, read again when the file changes."""
 
-    def __init__(self, path: Path, authenticator: Authenticator) -> None:
+    def __init__(self, path: Path | None, authenticator: Authenticator) -> None:
+        """`path`: None if there is no file."""
         self._path = path
         self._authenticator = authenticator
         self._stamp: _Stamp | None = None
 
     def load(self) -> None:
         """Read the file. Raises `ConfigurationError`."""
-        self._stamp = self._look()
-        self._use(read_keys(self._path))
+        if self._path is not None:
+            self._stamp = _stamp(self._path)
+            self._use(read_keys(self._path))
+
+    @staticmethod
+    async def read(path: Path | None) -> tuple[_Stamp | None, list[ApiKey]]:
+        """What `change` takes of another file. Raises `ConfigurationError`."""
+        if path is None:
+            return None, []
+        stamp = await asyncio.to_thread(_stamp, path)
+        return stamp, await asyncio.to_thread(read_keys, path)
+
+    def change(self, path: Path | None, found: tuple[_Stamp | None, list[ApiKey]]) -> None:
+        """Use the keys of another file from now on, and those of the last one no more. `found`: what `read` has read of it."""
+        if path == self._path:
+            return
+        if self._path is not None:
+            self._use([])
+        self._path = path
+        self._stamp, keys = found
+        if path is not None:
+            self._use(keys)
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -42,30 +63,33 @@ class WatchedKeysFile:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            if (path := self._path) is None:
+                continue
             try:
-                stamp = await asyncio.to_thread(self._look)
-                if stamp == self._stamp:
+                stamp = await asyncio.to_thread(_stamp, path)
+                if stamp == self._stamp or path != self._path:
                     continue
                 self._stamp = stamp
-                keys = await asyncio.to_thread(read_keys, self._path)
+                keys = await asyncio.to_thread(read_keys, path)
+                if path != self._path:  # by a reload meanwhile
+                    continue
                 self._use(keys)
             except ConfigurationError as error:
                 logger.error("the keys stay as they were: %s", error)  # noqa: TRY400  # a sentence, not a trace
             except Exception:
                 # Without this task, a revoked key would be accepted for ever.
-                logger.exception(
-                    "reading the keys of %s failed; they stay as they were", self._path
-                )
+                logger.exception("reading the keys of %s failed; they stay as they were", path)
             else:
-                logger.info("read %d API keys from %s", len(keys), self._path)
+                logger.info("read %d API keys from %s", len(keys), path)
 
     def _use(self, keys: list[ApiKey]) -> None:
         self._authenticator.use_keys(str(self._path), keys)
 
-    def _look(self) -> _Stamp | None:
-        """What changes when the file does; None if there is none."""
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+
+def _stamp(path: Path) -> _Stamp | None:
+    """What changes when the file does; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

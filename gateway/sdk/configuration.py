@@ -2,6 +2,7 @@
 
 from gateway.config.redaction import (
     without_credentials,
+    without_secrets,
 )
 from gateway.config.structs import Positive, Seconds
 from gateway.config.tables import (
@@ -13,4 +14,5 @@ __all__ = [
     "Seconds",
     "suggestion",
     "without_credentials",
+    "without_secrets",
 ]

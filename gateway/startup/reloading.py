@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -17,6 +18,7 @@ from gateway.media.reader import MediaReader
 from gateway.plugins import PluginSet
 from gateway.protocols import Router, ToolServer
 from gateway.runtime.access import check_access
+from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.owned import Owned
 from gateway.runtime.routing import Routes, Routing
@@ -41,9 +43,11 @@ class Reloader:
         routers: Sequence[Router],
         use: EngineUse,
         given: GivenServices,
+        keys_file: WatchedKeysFile,
     ) -> None:
         self._services = services
         self._given = given
+        self._keys_file = keys_file
         self._routers = routers
         self._plugins = plugins
         self._tools = tools
@@ -93,6 +97,9 @@ class Reloader:
         made: list[ModelSlot] = []
         try:
             check_chat_tools(config)
+            path = config.server.keys_file
+            keys_path = None if path is None else Path(path)
+            keys = await self._keys_file.read(keys_path)
             for name, (offer, tool_config) in zip(config.tools, selection.tools, strict=True):
                 if services.config.tools.get(name) != config.tools[name]:
                     opened[name] = await self._tools.open(offer, tool_config)
@@ -128,6 +135,7 @@ class Reloader:
         removed = [each for name, each in self._tools.owned.items() if owned.get(name) is not each]
         self._tools.owned = owned
         services.use_config(config, tables)
+        self._keys_file.change(keys_path, keys)
         services.lookup.routing = Routing(Routes(config.routes), self._routers)
         slots.max_loaded = config.server.max_loaded
         slots.wait_seconds = config.server.request_timeout
@@ -193,10 +201,13 @@ class Reloader:
 
 def _check_keys(old: ServerConfig, new: ServerConfig) -> None:
     """Raise `ConfigurationError` if a server with keys would become one without, or the other way round."""
-    more = old.keys_file is not None or old.stored_keys
-    if not more and bool(old.api_keys) != bool(new.api_keys):
-        change = "the last API key" if old.api_keys else "the first API key"
-        verb = "removed" if old.api_keys else "added"
+    if old.stored_keys:  # which need a restart
+        return
+    had, has = (bool(each.api_keys) or each.keys_file is not None for each in (old, new))
+    if had != has:
+        change = "the last API key" if had else "the first API key"
+        verb = "removed" if had else "added"
+        name = "api_keys" if old.keys_file == new.keys_file else "keys_file"
         raise ConfigurationError(
-            f"server.api_keys: {change} cannot be {verb} while the server runs; restart it."
+            f"server.{name}: {change} cannot be {verb} while the server runs; restart it."
         )

@@ -51,7 +51,7 @@ async def open_services(
     """
     check_access(config.server, authenticated=bool(config.authenticators))
     selection = select(config, plugins)
-    authenticator = await _authenticator(config.server, stack)
+    authenticator, keys_file = await _authenticator(config.server, stack)
     authenticator.ask_first(
         [
             await stack.enter_async_context(offer.make(own_config))
@@ -157,7 +157,7 @@ async def open_services(
         policies=policies,
     )
     given = GivenServices(services)
-    reloader = Reloader(services, plugins, tools, routers, use, given)
+    reloader = Reloader(services, plugins, tools, routers, use, given, keys_file)
     stack.push_async_callback(reloader.close)
     services.reload = reloader.reload
     await reloader.open_media()
@@ -176,18 +176,20 @@ async def open_services(
     return services
 
 
-async def _authenticator(config: ServerConfig, stack: AsyncExitStack) -> Authenticator:
+async def _authenticator(
+    config: ServerConfig, stack: AsyncExitStack
+) -> tuple[Authenticator, WatchedKeysFile]:
     authenticator = Authenticator(
         config.api_keys,
         open_metrics=not isinstance(config.metrics, list),
         local=config.local,
         more_keys=config.keys_file is not None or config.stored_keys,
     )
-    if config.keys_file is not None:
-        file = WatchedKeysFile(Path(config.keys_file), authenticator)
-        file.load()
-        await stack.enter_async_context(file.watched())
-    return authenticator
+    path = None if config.keys_file is None else Path(config.keys_file)
+    file = WatchedKeysFile(path, authenticator)
+    file.load()
+    await stack.enter_async_context(file.watched())
+    return authenticator, file
 
 
 async def _watch_stored_keys(

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
+from gateway.sdk.configuration import without_secrets
 from gateway_remote.failures import ReplicaBusy, ReplicaFailure, retry_after_seconds
 from gateway_remote.reading import reader_of
 
@@ -63,7 +64,7 @@ class Translator:
 
     def clean(self, text: str) -> str:
         """`text` on one line of bounded length, with secrets removed."""
-        text = " ".join(text.split())
+        text = without_secrets(" ".join(text.split()))
         if self._secrets is not None:
             text = self._secrets.sub("…", text)
         return text if len(text) <= 1000 else f"{text[:999]}…"

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, ParamPath
+from gateway.sdk.configuration import without_secrets
 from gateway_remote.reading import reader_of
 
 
@@ -32,12 +33,16 @@ class UnknownServer(ReplicaFailure):
 
 
 class ReplicaErrorBody(Struct):
-    """The `error` object of a response or an event."""
+    """The `error` object of a response or an event. Its message, which clients may see, has no credentials: a server tells of an
+    address that it cannot reach with the password in it."""
 
     message: str = ""
     type: str | None = None
     param: str | None = None
     code: int | str | None = None
+
+    def __post_init__(self) -> None:
+        self.message = without_secrets(self.message)
 
 
 class _Answer(Struct):

@@ -11,6 +11,7 @@ from gateway.sdk import (
     AsgiApp,
     GatewayError,
     InvalidRequest,
+    PermissionDenied,
     Reply,
     Route,
     RouteRequest,
@@ -23,6 +24,8 @@ from gateway_container.library import files, records, uploads
 from gateway_container.library.objects import ExpiresAfter
 from gateway_container.requested import container_settings
 from gateway_container.uploading import uploaded
+
+_TOOLS = frozenset({"container", "python"})
 
 
 class CreateContainer(Value, frozen=True, kw_only=True):
@@ -66,6 +69,7 @@ class ContainersApi:
         return Reply.error(error)
 
     async def create(self, request: RouteRequest) -> Reply:
+        _require_tools(request)
         config = self._containers.config
         raw = await decode_body(await request.body(), decode_object)
         asked = convert(raw, CreateContainer)
@@ -99,6 +103,7 @@ class ContainersApi:
 
     async def add_file(self, request: RouteRequest) -> Reply:
         """Accepts a form with a file, or JSON with the id of an uploaded file."""
+        _require_tools(request)
         owner, container_id = _container(request)
         config = self._containers.config
         await self._read(lambda c: records.find(c, owner, container_id))
@@ -137,6 +142,16 @@ class ContainersApi:
             filename=row["path"].rpartition("/")[2],
             size=row["bytes"],
         )
+
+
+def _require_tools(request: RouteRequest) -> None:
+    """Raise `PermissionDenied` for a key that may use none of the tools for which containers are."""
+    principal = request.principal
+    if principal is None or principal.tools is None or _TOOLS & {*principal.tools}:
+        return
+    raise PermissionDenied(
+        f"The API key '{principal.name}' may not use containers: its tools have neither 'container' nor 'python'."
+    )
 
 
 def _owner(request: RouteRequest) -> str:

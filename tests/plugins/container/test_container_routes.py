@@ -317,3 +317,26 @@ def test_without_a_tool_that_uses_them_there_are_no_routes(
     gateway = gateway_server({"models": {"m": {"engine": "scripted"}}})
     answer = httpx.get(f"{gateway.base_url}/containers")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url")
+
+
+def test_a_key_without_a_tool_for_containers_makes_none(
+    start_container: Callable[..., RunningGateway],
+) -> None:
+    keys = [
+        {**KEYS[0], "tools": ["container"]},
+        {**KEYS[1], "tools": []},
+        {"name": "carol", "sha256": hashlib.sha256(b"c" * 40).hexdigest(), "tools": ["python"]},
+    ]
+    gateway = start_container(server={"api_keys": keys})
+    with gateway.client(api_key="a" * 40) as alice, gateway.client(api_key="b" * 40) as bob:
+        container = alice.containers.create(name="hers").id
+        for ask in (
+            lambda: bob.containers.create(name="his"),
+            lambda: bob.containers.files.create(container, file=("b", b"y")),
+        ):
+            with pytest.raises(openai.PermissionDeniedError, match="may not use containers"):
+                ask()
+        assert list(bob.containers.list()) == []
+        with gateway.client(api_key="c" * 40) as carol:
+            made = carol.containers.create(name="carol's").id
+            assert carol.containers.files.create(made, file=("a", b"x")).bytes == 1
