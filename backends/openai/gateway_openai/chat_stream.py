@@ -56,6 +56,8 @@ class _Logprobs(Struct, gc=False):
 class _Choice(Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
+    message: _Delta | None = None
+    """The whole answer, of servers that do not stream."""
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     logprobs: _Logprobs | None = None
@@ -97,7 +99,7 @@ class ChatBuilder(DeltaBuilder):
 
     def read(self, choice: _Choice) -> None:
         """Read the choice of one chunk."""
-        if (delta := choice.delta) is not None:
+        if (delta := choice.delta or choice.message) is not None:
             if self.count and (delta.content or delta.tool_calls):
                 self.count = self.reasoning = 0  # an earlier report, as of the first token
             reasoning = None

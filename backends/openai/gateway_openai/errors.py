@@ -14,12 +14,16 @@ from msgspec import Struct
 
 from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway.sdk.configuration import without_secrets
-from gateway_remote.failures import ReplicaBusy, ReplicaFailure, retry_after_seconds
+from gateway_remote.failures import GatewayRefused, ReplicaBusy, ReplicaFailure, retry_after_seconds
 from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
 
 _REFUSALS = (400, 404, 413, 422)
+_OF_THE_UPSTREAM = frozenset({401, 402, 403, 408, 424, 425, 429})
+"""4xx that say nothing about the request: the key, the account, or the state of the server. All others refuse the request, and
+would be answered the same by another replica. (424: a generation that failed, of text-generation-inference.)"""
+_MODERATED = re.compile(r"moderation|content.?(?:policy|filter)|flagged|safety|blocked", re.I)
 _KINDS: Mapping[int, type[GatewayError]] = {404: NotFound, 413: PayloadTooLarge}
 _TOO_LONG = re.compile(r"context (?:length|size|window)|maximum model length|max_model_len", re.I)
 _PARAMETERS: Mapping[str, ParamPath] = {
@@ -73,17 +77,18 @@ class Translator:
         """The exception for an unsuccessful response. Implements `gateway_remote.client.Meaning`."""
         error = _read(body)
         said = self.clean(error.message or "no reason given")
-        if status in _REFUSALS:
+        moderated = status == 403 and _MODERATED.search(f"{error.type} {error.code} {said}")
+        if moderated or (400 <= status < 500 and status not in _OF_THE_UPSTREAM):
             otherwise = f"The upstream server refused the request ({status})."
             return self.refusal(error, otherwise, status=status)
         if status == 429:
             return ReplicaBusy(f"it asks to wait (429): {said}", retry_after_seconds(retry_after))
-        if status in (401, 403):
+        if status in (401, 402, 403):
+            advice = "the account's credit" if status == 402 else "api_key and headers"
             logger.error(
-                "the upstream refuses the gateway itself (%d): %s; check api_key and headers",
-                status,
-                said,
+                "the upstream refuses the gateway itself (%d): %s; check %s", status, said, advice
             )
+            return GatewayRefused(f"HTTP {status}: {said}")
         return ReplicaFailure(f"HTTP {status}: {said}")
 
     def event(self, error: UpstreamError) -> Exception:

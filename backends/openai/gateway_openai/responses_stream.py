@@ -41,7 +41,7 @@ class _Item(Struct):
 
 
 class _TypeOnly(Struct):
-    type: str
+    type: str | None = None
 
 
 class _InputDetails(Struct):
@@ -64,6 +64,8 @@ class _Incomplete(Struct):
 
 
 class _Response(Struct):
+    object: str | None = None
+    output: list[_Item] = []
     status: str | None = None
     usage: _Usage | None = None
     error: UpstreamError | None = None
@@ -103,6 +105,7 @@ _READ = frozenset(
 """Events that are read. The others repeat them, or concern tools that the upstream runs itself."""
 
 _decode = msgspec.json.Decoder(_Event).decode
+_decode_whole = msgspec.json.Decoder(_Response).decode
 _decode_type = msgspec.json.Decoder(_TypeOnly).decode
 
 
@@ -244,12 +247,26 @@ def _finish(response: _Response) -> FinishReason:
     return "content_filter" if why == "content_filter" else "length"
 
 
+def _read_whole(answer: bytes, builder: ResponsesBuilder) -> None:
+    """Read the answer of a server that does not stream."""
+    response = _decode_whole(answer)
+    if response.error is not None or response.object != "response" or response.status == "failed":
+        raise builder.translator.event(response.error or UpstreamError())
+    for index, item in enumerate(response.output):
+        builder.item_added(index, item)
+        builder.item_done(index, item)
+    builder.over(response)
+
+
 def read_responses(event: bytes, builder: ResponsesBuilder) -> None:
     """Pass an event to the builder. Raises `msgspec.DecodeError` for a malformed event, and the translated exception
     for a failure."""
     try:
         decoded = _decode(event)
     except msgspec.ValidationError:
+        if _decode_type(event).type is None:
+            _read_whole(event, builder)
+            return
         # An unknown event may have fields of any type.
         if _decode_type(event).type in _READ:
             raise

@@ -6,6 +6,7 @@ Optimised for streams of small pieces, where the layers of a general client domi
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ HIGH_WATER: Final = 128 * 1024
 
 MAX_WITHOUT_BODY: Final = 256 * 1024
 """Maximum number of bytes in a row that are not of the body: of the head, of the frames of chunks, of what follows them."""
+
+MAX_UNPACKED: Final = 8 * 1024 * 1024
+"""Maximum size of what one piece of a compressed body becomes, in bytes. Text is compressed to a tenth or so."""
+_UNPACKED: Final = (b"gzip", b"x-gzip", b"deflate")
 
 
 class ReplicaConnection(asyncio.Protocol):
@@ -43,6 +48,8 @@ class ReplicaConnection(asyncio.Protocol):
         """Whether the whole response has been received. Unread data can still be taken."""
         self.keep_alive = False
         self.retry_after: str | None = None
+        self._unpack: Any = None
+        """Decompresses the body, of servers and proxies that compress though they were asked not to."""
         self.used = False
         """Whether an earlier exchange used this connection."""
         self.idle_since = 0.0
@@ -68,7 +75,7 @@ class ReplicaConnection(asyncio.Protocol):
         self._pieces.clear()
         self._size = self._without_body = 0
         self._headed = self._framed = self.complete = self.keep_alive = False
-        self.retry_after = None
+        self.retry_after = self._unpack = None
         self._transport.write(data)
 
     async def head(self) -> int:
@@ -179,6 +186,12 @@ class ReplicaConnection(asyncio.Protocol):
         match name.lower():
             case b"retry-after":
                 self.retry_after = value.decode("latin-1")
+            case b"content-encoding" if value.strip().lower() not in (b"", b"identity"):
+                if value.strip().lower() not in _UNPACKED:
+                    encoding = value[:40].decode("latin-1")
+                    self.fail(f"it answers in the encoding {encoding}, which it was not asked for")
+                else:
+                    self._unpack = zlib.decompressobj(wbits=47)  # gzip or zlib, by its head
             case b"content-length" | b"transfer-encoding":
                 self._framed = True
 
@@ -186,6 +199,17 @@ class ReplicaConnection(asyncio.Protocol):
         self._headed = True
 
     def on_body(self, body: bytes) -> None:
+        if self._unpack is not None:
+            try:
+                body = self._unpack.decompress(body, MAX_UNPACKED)
+            except zlib.error as error:
+                self.fail(f"what it sends is not compressed as it says: {error}")
+                return
+            if self._unpack.unconsumed_tail:
+                self.fail("it sends what is compressed too much")
+                return
+            if not body:
+                return
         self._pieces.append(body)
         self._size += len(body)
         self._without_body = 0

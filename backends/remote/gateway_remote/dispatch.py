@@ -22,7 +22,7 @@ from msgspec import Struct
 from gateway.sdk import EngineError, EngineOutput, EngineRequest, EngineUnavailable, GatewayError
 from gateway_remote.client import ReplicaClient, StreamedReply, UndeliveredError
 from gateway_remote.config import PoolConfig
-from gateway_remote.failures import ReplicaBusy, ReplicaFailure
+from gateway_remote.failures import GatewayRefused, ReplicaBusy, ReplicaFailure
 from gateway_remote.pool import Lease, Pool
 from gateway_remote.replica import Endpoint, Outcome, Replica
 
@@ -30,6 +30,8 @@ logger = logging.getLogger("gateway.remote")
 
 T = TypeVar("T")
 
+REFUSED = "upstream_refused"
+"""Code of the error of a request that the server has refused because of the gateway itself."""
 _BETWEEN_ROUNDS = 0.1
 """Seconds before unreachable replicas are retried."""
 
@@ -237,10 +239,19 @@ class Dispatcher:
 
     def _client_error(self, error: EngineUnavailable) -> EngineUnavailable:
         """The error as the client sees it."""
-        if not self._discreet:
+        if not self._discreet or error.code == REFUSED:
             return error
         logger.warning("%s", error.message)
         return EngineUnavailable("The upstream server cannot serve at the moment. Retry later.")
+
+    def _refused_error(self, refused: GatewayRefused) -> EngineUnavailable:
+        """A 503 that clients and batches do not send again by themselves; another model of a route may answer."""
+        why = "" if self._discreet else f": {refused}"
+        return EngineUnavailable(
+            f"The upstream server of this model refuses this server{why}. Its operator has to look at it: the log says why.",
+            code=REFUSED,
+            headers={"x-should-retry": "false"},
+        )
 
     async def _begin(
         self, chain: Sequence[int], tried: list[Replica], attempt: Callable[[Lease], Awaitable[T]]
@@ -257,6 +268,10 @@ class Dispatcher:
             except ReplicaBusy as busy:
                 self._pool.release(lease, "busy", retry_after=busy.retry_after)
                 failure: ReplicaFailure = busy
+            except GatewayRefused as refused:
+                # It is there, and answers. The other replicas have the same key.
+                self._pool.release(lease, "served")
+                raise self._refused_error(refused) from refused
             except ReplicaFailure as error:
                 self._pool.release(lease, "failed")
                 failure = error

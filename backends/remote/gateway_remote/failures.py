@@ -28,6 +28,11 @@ class ReplicaBusy(ReplicaFailure):
         self.retry_after = retry_after
 
 
+class GatewayRefused(ReplicaFailure):
+    """The server refuses the gateway itself: its key, or its account. Sending the request again does not help, here or elsewhere,
+    until an operator acts."""
+
+
 class UnknownServer(ReplicaFailure):
     """The server is none that this engine knows. It answers, so it does not help to wait."""
 

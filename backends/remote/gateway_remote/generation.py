@@ -57,6 +57,8 @@ class RemoteGeneration(Generic[BuilderT]):
         self._take = reply.take
         self._read = read
         self._splitter = EventSplitter()
+        self._streamed = False
+        """Whether there was an event."""
         self._failure: Exception | None = None
         """The stream's failure, raised after its earlier output has been returned."""
 
@@ -84,6 +86,7 @@ class RemoteGeneration(Generic[BuilderT]):
                 if not piece:
                     return self._awaiting_end() if builder.finished else None
                 for event in self._splitter.feed(piece):
+                    self._streamed = True
                     if event == b"[DONE]":
                         builder.complete = True
                     else:
@@ -122,6 +125,13 @@ class RemoteGeneration(Generic[BuilderT]):
         return output
 
     def _ended(self) -> EngineOutput:
+        rest = self._splitter.rest.strip()
+        if rest.startswith(b"{") and not self._streamed:
+            # A server that answers with the whole at once, or with an error, though it was asked for a stream.
+            try:
+                self._read(rest, self.builder)
+            except (msgspec.DecodeError, ValueError, RecursionError) as error:
+                raise ReplicaFailure(f"what it sends makes no sense: {error}") from error
         self.builder.complete = True
         output = self.builder.take()
         if output is None or output.finish_reason is None:

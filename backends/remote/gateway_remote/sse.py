@@ -22,6 +22,11 @@ class EventSplitter:
         self._edge = b""
         """What follows it, and may be the beginning of the event's end."""
 
+    @property
+    def rest(self) -> bytes:
+        """What has come and belongs to no complete event."""
+        return bytes(self._rest) + self._edge
+
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of the events that `piece` completes. Raises ValueError for an event that is too large."""
         # Fast path: the piece is one whole event of one line.
