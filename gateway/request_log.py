@@ -130,6 +130,7 @@ def fields_of(stats: RequestStats) -> dict[str, Any]:
             "api": run.api,
             "model": run.model or None,
             "response_id": run.response_id or None,
+            "engine_request_id": run.engine_request_id or None,
         }
         error = run.error_code or error
         if (usage := run.usage) is not None:

@@ -88,6 +88,7 @@ class RunStats:
         "decode_seconds",
         "decode_tokens",
         "ended",
+        "engine_request_id",
         "error_code",
         "first_token",
         "generations",
@@ -143,6 +144,8 @@ class RunStats:
         self.status: ResponseStatus | None = None
         """The terminal status; None while it runs."""
         self.error_code: str | None = None
+        self.engine_request_id = ""
+        """The id under which the engine knows the last generation; what a server elsewhere gets as `X-Request-Id`."""
         self.usage: Usage | None = None
         request = _current.get()
         self.request_id = "" if request is None else request.id

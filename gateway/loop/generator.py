@@ -394,6 +394,7 @@ class Generator:
         )
         if self.stats is not None:
             self.stats.generates(live)
+            self.stats.engine_request_id = request.request_id
         try:
             if rendered.prefill:
                 begun = read(EngineOutput(text=rendered.prefill))

@@ -243,3 +243,17 @@ def test_media_count_by_number_and_not_by_size() -> None:
 
     assert estimate("A") == estimate("A" * 100_000)
     assert estimate("A") > 256
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_the_id_that_the_upstream_gets_is_in_the_line_of_the_request(
+    stub: Any, tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.says(stub.chunk(content="Yes"), stub.chunk("stop"), stub.usage, stub.done)
+    with caplog.at_level("INFO", logger="gateway.requests"):
+        async with front(stub, tmp_path) as gateway, httpx.AsyncClient(timeout=60) as client:
+            await ask(gateway, client, path, stream=False)
+    (fields,) = [
+        record.gateway_fields for record in caplog.records if record.name == "gateway.requests"
+    ]
+    assert fields["engine_request_id"] == stub.headers[-1]["x-request-id"]

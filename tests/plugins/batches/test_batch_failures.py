@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +195,36 @@ def held(folder: Path) -> int:
             (time.time(),),
         ).fetchone()
     return int(number)
+
+
+class RefusingUpstream(BaseHTTPRequestHandler):
+    """Refuses every request, as one whose account is empty."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        body = b'{"error": {"message": "Insufficient credits."}}'
+        self.send_response(402)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+def test_an_upstream_that_refuses_the_gateway_ends_a_batch_with_the_reason(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), RefusingUpstream) as upstream:
+        threading.Thread(target=upstream.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{upstream.server_address[1]}/v1"
+        model = {"engine": "openai", "openai": {"base_url": url, "health_path": ""}}
+        config = configuration(tmp_path / "files", models={"m": model})
+        with run_gateway(config, tmp_path) as gateway, gateway.client(api_key="key-ada") as client:
+            ada = Batches(client)
+            ended = ada.ended(ada.create([line("first"), line("second")]))
+            errors = ada.errors(ended)
+        upstream.shutdown()
+    assert (ended.status, ended.request_counts.failed) == ("completed", 2)
+    for each in errors:
+        assert each["response"]["status_code"] == 503
+        assert each["response"]["body"]["error"]["code"] == "upstream_refused"
