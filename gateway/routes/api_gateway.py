@@ -34,6 +34,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.routes.api_answers import ApiStream, plain_api_answer
+from gateway.routes.counted import counted
 from gateway.runtime.model_slot import ModelSlot
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -194,7 +195,7 @@ class ApiGateway:
         )
 
     async def count_tokens(self, request: GenerationRequest) -> int:
-        async with self._services.lookup.loaded(request.model):
+        async with counted(self._services), self._services.lookup.loaded(request.model):
             return await self._counted(request)
 
     async def _counted(self, request: GenerationRequest) -> int:

@@ -22,6 +22,7 @@ from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.counted import counted
 from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
 from gateway.routes.queries import flag_of, include_of, unknown_in
@@ -174,27 +175,30 @@ async def count_input_tokens(request: HttpRequest) -> ASGIApp:
     """Count the tokens of a request's prompt, with the real renderer and tokenizer."""
     services = services_of(request)
     body = await read_body(request, services)
-    decode = partial(
-        decode_response_request, require_input=False, strict=services.strict, known=INPUT_TOKENS
-    )
-    decoded = await decode_body(body, decode)
-    async with loaded(request, decoded.model):
-        plan = await make_plan(
-            msgspec.structs.replace(decoded, background=None, stream=None),
-            services,
-            size=len(body),
-            owner=owner_of(request),
+    async with counted(services):
+        decode = partial(
+            decode_response_request, require_input=False, strict=services.strict, known=INPUT_TOKENS
         )
-        with plan.params:
-            parts = part_resolver(plan.model, services, plan.owner)
-            _, rendered = await render_parts(plan.model.renderer, plan.turn, parts, size=len(body))
-            prompt = rendered.prompt
-            if not isinstance(prompt, TokensPrompt):
-                raise Unsupported(
-                    f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
-                    param="model",
+        decoded = await decode_body(body, decode)
+        async with loaded(request, decoded.model):
+            plan = await make_plan(
+                msgspec.structs.replace(decoded, background=None, stream=None),
+                services,
+                size=len(body),
+                owner=owner_of(request),
+            )
+            with plan.params:
+                parts = part_resolver(plan.model, services, plan.owner)
+                _, rendered = await render_parts(
+                    plan.model.renderer, plan.turn, parts, size=len(body)
                 )
-            length = await prompt_length(prompt, plan.model.engine)
+                prompt = rendered.prompt
+                if not isinstance(prompt, TokensPrompt):
+                    raise Unsupported(
+                        f"The engine of '{plan.model.name}' counts its tokens itself; they are not known here.",
+                        param="model",
+                    )
+                length = await prompt_length(prompt, plan.model.engine)
     return json_answer(InputTokens(input_tokens=length))
 
 

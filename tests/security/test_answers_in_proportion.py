@@ -210,7 +210,11 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         {"name": name, "sha256": hashlib.sha256(f"sk-{name}".encode()).hexdigest(), **limits}
         for name, limits in KEYS.items()
     ]
-    config = {"models": {"m": {"engine": "scripted"}}, "server": {"api_keys": keys}}
+    config = {
+        "models": {"m": {"engine": "scripted"}},
+        "server": {"api_keys": keys},
+        "apis": {"messages": {}},
+    }
     with run_gateway(config, tmp_path_factory.mktemp("limited")) as running:
         yield running
 
@@ -224,10 +228,17 @@ def test_tokenizing_counts_as_a_request_of_its_key(limited: RunningGateway) -> N
     first = send(limited, "sk-one", "/tokenize", {"prompt": "a"})
     assert first.status_code == 200, first.text
     assert first.headers["x-ratelimit-remaining-requests"] == "0"
-    for path, body in (("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": ONE})):
+    counts = {"messages": [{"role": "user", "content": "a"}]}
+    for path, body in (
+        ("/tokenize", {"prompt": "a"}),
+        ("/detokenize", {"tokens": ONE}),
+        ("/v1/responses/input_tokens", {"input": "a"}),
+        ("/v1/messages/count_tokens", counts),
+    ):
         refused = send(limited, "sk-one", path, body)
         assert refused.status_code == 429, refused.text
-        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        if "messages" not in path:
+            assert refused.json()["error"]["code"] == "rate_limit_exceeded"
         assert int(refused.headers["retry-after"]) > 0
 
 
