@@ -53,7 +53,14 @@ def open_call(
     match role.item_type:
         case "function_call":
             call_id = delta.call_id or new_id("call_")
-            return make(FunctionCallBuilder, new_id("fc_"), call_id, name, role.namespace)
+            return make(
+                FunctionCallBuilder,
+                new_id("fc_"),
+                call_id,
+                name,
+                role.namespace,
+                marks_encrypted=role.marks_encrypted,
+            )
         case "custom_tool_call":
             call_id = delta.call_id or new_id("call_")
             return make(CustomCallBuilder, new_id("ctc_"), call_id, name, role.namespace)

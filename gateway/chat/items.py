@@ -100,9 +100,9 @@ class _Reader:
                 index,
             )
 
-    def _result(self, call_id: str, said: str | list[chat.TextPart], index: int) -> None:
+    def _result(self, call_id: str, said: str | list[chat.ToolPart], index: int) -> None:
         output: str | list[content.ToolOutputContent]
-        output = said if isinstance(said, str) else [content.InputText(text=p.text) for p in said]
+        output = said if isinstance(said, str) else [_shared_part(part) for part in said]
         if call_id in self._custom:
             self._add(items.CustomToolCallOutput(call_id=call_id, output=output), index)
         else:
@@ -122,12 +122,21 @@ def _user_content(said: str | list[chat.UserPart]) -> list[content.MessageConten
 
 def _user_part(part: chat.UserPart) -> content.MessageContent:
     match part:
+        case chat.AudioPart(input_audio=audio):
+            return content.InputAudio(input_audio=audio)
+        case _:
+            return _shared_part(part)
+
+
+def _shared_part(
+    part: chat.ToolPart,
+) -> content.InputText | content.InputImage | content.InputFile:
+    """A part of the messages of users and of tools."""
+    match part:
         case chat.TextPart(text=text):
             return content.InputText(text=text)
         case chat.ImagePart(image_url=image):
             return content.InputImage(image_url=image.url, detail=image.detail)
-        case chat.AudioPart(input_audio=audio):
-            return content.InputAudio(input_audio=audio)
         case chat.FilePart(file=file):
             return content.InputFile(
                 filename=file.filename or UNSET,

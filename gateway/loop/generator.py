@@ -38,7 +38,7 @@ from gateway.loop.text_stops import TextStops
 from gateway.loop.thinking_budget import ThinkingBudget, end_of_reasoning
 from gateway.loop.truncation import droppable, moved_preamble, without_oldest
 from gateway.loop.usage import PromptCount, TokenCounter, TurnTokens
-from gateway.loop.writers import GenerationWriter, OutT, Sink, WriterWithoutCalls
+from gateway.loop.writers import CallsWriter, GenerationWriter, OutT, Sink, WriterWithoutCalls
 from gateway.metrics import Metrics
 from gateway.protocols import (
     EngineOutput,
@@ -54,6 +54,7 @@ from gateway.protocols import (
 )
 from gateway.request_stats import Content, LiveGeneration, RunStats, clock, current_request
 from gateway.runtime.served_model import ServedModel
+from gateway.tools.called_names import called_names
 from gateway.wire.large_bodies import beside
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
@@ -324,8 +325,11 @@ class Generator:
         together: bool,
     ) -> OutT:
         """See `run`. The loop body runs for every token. What is returned is put into `ends`, too."""
-        if generation.turn.tools and generation.turn.tool_choice == "none":
-            writer = WriterWithoutCalls(writer)
+        tools = called_names(generation.turn.tools) if generation.turn.tools else {}
+        if tools:
+            writer = CallsWriter(writer, tools, generation.turn.items)
+            if generation.turn.tool_choice == "none":
+                writer = WriterWithoutCalls(writer)
         write: Callable[[Sequence[Delta]], OutT] = writer.feed
         content = None if self.stats is None else self.stats.content
         if content is not None:
@@ -342,7 +346,7 @@ class Generator:
         filters = [] if policies is None else policies.filters()
         context = ParserContext(
             tail=rendered.tail,
-            tools={tool.name: tool for tool in turn.tools},
+            tools=tools,
             tokenizer=self.model.engine.tokenizer,
             # Enforced text has no calls, though it may look like one.
             parse_tools=bool(turn.tools) and not (no_calls and request.constraint is not None),

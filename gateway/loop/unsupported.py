@@ -72,7 +72,7 @@ REFUSED: Mapping[Api, Mapping[str, str]] = {
         **_ITEMS,
         "truncate_prompt_tokens": "A conversation is not cut to tokens on this server. Use truncation: 'auto'.",
         "moderation": "Moderation is not available on this server. Leave the parameter out.",
-        "image": "Images are not generated on this server. Leave the parameter out.",
+        "image": "Images of the input are not compressed on this server. Send image.context_compression 'auto' or 'disabled'.",
     },
     "chat": {
         **_EVERYWHERE,
@@ -119,6 +119,12 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
     "thinking_token_budget": (),
     "thinking_budget_tokens": (-1,),
     "truncation_side": ("left",),
+    "image": (
+        {},
+        {"context_compression": "auto"},
+        {"context_compression": "disabled"},
+        {"context_compression": None},
+    ),
 }
 """Values that change nothing. Without an entry here, these are the empty ones: false, 0, "", [] and {}."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from gateway.assembly.item_builders import ServerCallBuilder
 from gateway.deltas import BlockEnded, CallArgumentsDelta, CallEnded, CallStarted, Delta
-from gateway.protocols import FinishReason, ToolResult
+from gateway.protocols import FinishReason, ToolDefinition, ToolResult
+from gateway.wire.items import Item
 
 OutT = TypeVar("OutT")
 OutT_co = TypeVar("OutT_co", covariant=True)
@@ -55,6 +57,65 @@ class WriterWithoutCalls(Generic[OutT]):
             elif not (self._dropping and isinstance(delta, CallArgumentsDelta | CallEnded)):
                 kept.append(delta)
         return kept
+
+
+class CallsWriter(Generic[OutT]):
+    """Writes the output of a generation whose calls name tools by their own names, and have ids of their own.
+
+    A model may write another name of a tool, and an upstream may give several calls one id, by which clients find results.
+    """
+
+    def __init__(
+        self,
+        writer: GenerationWriter[OutT],
+        tools: Mapping[str, ToolDefinition],
+        earlier: Sequence[Item],
+    ) -> None:
+        """`tools` are those of `called_names`; `earlier` are the items that the model answers."""
+        self._writer = writer
+        self._tools = tools
+        self._earlier = earlier
+        self._ids: set[str] | None = None
+        """The ids of all calls so far, once there is one with an id."""
+
+    def feed(self, deltas: Sequence[Delta]) -> OutT:
+        for delta in deltas:
+            if type(delta) is CallStarted:
+                return self._writer.feed([*map(self._resolved, deltas)])
+        return self._writer.feed(deltas)
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT:
+        return self._writer.end([*map(self._resolved, held)], reason)
+
+    def _resolved(self, delta: Delta) -> Delta:
+        if type(delta) is not CallStarted:
+            return delta
+        tool = self._tools.get(delta.name)
+        call_id = delta.call_id
+        if call_id:
+            if self._ids is None:
+                self._ids = {
+                    str(made) for item in self._earlier if (made := getattr(item, "call_id", None))
+                }
+            call_id = unused_call_id(call_id, self._ids)
+        return CallStarted(delta.name if tool is None else tool.name, call_id or None)
+
+
+_COUNTED = re.compile(r"(.{1,200}:)(\d{1,6})", re.DOTALL)
+
+
+def unused_call_id(call_id: str, used: set[str]) -> str | None:
+    """`call_id`, if no other call has it; it is then among the `used`. Else None, for a new one, or the next id where the model
+    counts its calls (Kimi's `functions.NAME:0`): its prompt shows these ids."""
+    if call_id in used:
+        counted = _COUNTED.fullmatch(call_id)
+        if counted is None:
+            return None
+        number = int(counted[2]) + 1
+        while (call_id := f"{counted[1]}{number}") in used:
+            number += 1
+    used.add(call_id)
+    return call_id
 
 
 class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):

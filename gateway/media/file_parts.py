@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from gateway.errors import ParamPath
 from gateway.protocols import Media, MediaSource
 from gateway.protocols.media import media_source
-from gateway.wire.content import TEXTS, InputFile, InputImage, InputText, MessageContent
+from gateway.wire.content import TEXTS, AnyContent, InputFile, InputImage, InputText
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
 
 _LONGEST_NAME: Final = 200
@@ -69,7 +69,7 @@ def file_source(part: InputFile) -> DocumentSource:
     )
 
 
-def content_of(item: Item) -> tuple[str, Sequence[MessageContent]]:
+def content_of(item: Item) -> tuple[str, Sequence[AnyContent]]:
     """The parts of a message, or of the output of a client's tool, and the name of their field. Empty for other items."""
     match item:
         case Message(content=content):

@@ -25,7 +25,7 @@ from gateway.media.file_parts import (
 from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
 from gateway.protocols import Media, MediaSource
-from gateway.wire.content import InputFile, MessageContent
+from gateway.wire.content import AnyContent, InputFile
 from gateway.wire.items import Item
 from gateway.wire.large_bodies import pass_over
 
@@ -144,7 +144,7 @@ class FileResolver:
             field, content = content_of(item)
             if not any(isinstance(part, InputFile) for part in content):
                 continue
-            made: list[MessageContent] = []
+            made: list[AnyContent] = []
             made_from: list[int] = []
             for at, part in enumerate(content):
                 replaced = self._replaced(part, pages) if isinstance(part, InputFile) else [part]
@@ -154,9 +154,7 @@ class FileResolver:
             origins[index] = made_from
         return ShownItems(shown, pages, origins)
 
-    def _replaced(
-        self, part: InputFile, pages: dict[MediaSource, Media]
-    ) -> Sequence[MessageContent]:
+    def _replaced(self, part: InputFile, pages: dict[MediaSource, Media]) -> Sequence[AnyContent]:
         content = self._contents[self._readable_source(file_source(part))]
         if self._url_of is None:
             pages.update((page_source(page), page) for page in content.pages)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from gateway.errors import ParamPath
 from gateway.protocols import CallRecord, MediaSource
 from gateway.protocols.media import media_source
-from gateway.wire.content import InputAudio, InputImage, MessageContent
+from gateway.wire.content import AnyContent, InputAudio, InputImage
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
 
 
@@ -54,7 +54,7 @@ def media_parts(items: Sequence[Item], start: int = 0) -> Iterator[MediaPart]:
                 pass
 
 
-def _among(content: Sequence[MessageContent], param: ParamPath) -> Iterator[MediaPart]:
+def _among(content: Sequence[AnyContent], param: ParamPath) -> Iterator[MediaPart]:
     for index, part in enumerate(content):
         if isinstance(part, InputImage | InputAudio):
             yield MediaPart(source=media_source(part), param=(*param, index))

@@ -14,7 +14,7 @@ from gateway.errors import InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway.files.uploaded import UploadedFiles, uploaded_files
 from gateway.media.encoded import format_of, too_large
 from gateway.media.file_parts import content_of
-from gateway.wire.content import InputFile, InputImage, MessageContent
+from gateway.wire.content import AnyContent, InputFile, InputImage
 from gateway.wire.items import Item
 
 _UNKNOWN: Final = "application/octet-stream"
@@ -55,7 +55,7 @@ class UploadedParts:
             shown[index] = msgspec.structs.replace(item, **{field: made})
         return items if shown is None else shown
 
-    def _has_id(self, part: MessageContent) -> bool:
+    def _has_id(self, part: AnyContent) -> bool:
         match part:
             case InputImage(file_id=str(), image_url=None):
                 return True
@@ -65,8 +65,8 @@ class UploadedParts:
                 return False
 
     async def _replaced(
-        self, part: MessageContent, param: ParamPath, served: UploadedFiles
-    ) -> MessageContent:
+        self, part: AnyContent, param: ParamPath, served: UploadedFiles
+    ) -> AnyContent:
         if not self._has_id(part):
             return part
         match part:

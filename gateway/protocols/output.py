@@ -18,7 +18,8 @@ class ParserContext(Struct, frozen=True, kw_only=True):
 
     tail: Tail = "unknown"
     tools: Mapping[str, ToolDefinition] = {}
-    """Tools by name. Formats with untyped arguments convert them by these schemas. Empty if no tool was offered."""
+    """Tools by name, and by the other names that models write for them (`lights.set` for `lights__set`): calls may be named as
+    written. Formats with untyped arguments convert them by these schemas. Empty if no tool was offered."""
     tokenizer: Tokenizer | None = None
     parse_tools: bool = True
     """False if no tool was offered, or if `tool_choice` is `none` and the text is enforced: call syntax is then ordinary text. Of

@@ -14,7 +14,7 @@ from gateway.runtime.sealing import is_summary
 from gateway.runtime.services import Services
 from gateway.wire.field_errors import missing
 from gateway.wire.ids import new_id
-from gateway.wire.items import Compaction, Item, Message
+from gateway.wire.items import AgentMessage, Compaction, Item, Message
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import CompactedResponse, Response
 from gateway.wire.text import TextConfig
@@ -65,8 +65,11 @@ def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedR
         summary = "".join(item.text for item in said)
         if response.status != "completed" or not summary or response.usage is None:
             raise EngineError("The model did not produce a summary of the conversation. Try again.")
+        agents = {
+            item.id: item for item in (*plan.history, *plan.input) if isinstance(item, AgentMessage)
+        }
         output: list[Item] = [
-            item
+            agents.get(item.id, item)
             for item in plan.turn.items[:-1]
             if isinstance(item, Message) and item.role == "user" and not is_summary(item)
         ]

@@ -71,6 +71,7 @@ def _made_by(item: items.Item) -> set[str]:
             | items.ShellCall()
             | items.ApplyPatchCall()
             | items.ToolSearchCall()
+            | items.MultiAgentCall()
         ):
             return set() if item.call_id is None else {item.call_id}
         case _:
@@ -90,6 +91,7 @@ def _answers(item: items.Item) -> str | None:
             | items.ShellCallOutput()
             | items.ApplyPatchCallOutput()
             | items.ToolSearchOutput()
+            | items.MultiAgentCallOutput()
         ):
             return item.call_id
         case _:

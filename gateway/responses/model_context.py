@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 
 from gateway.protocols import CallRecord
+from gateway.responses.readable_items import readable
 from gateway.runtime.sealing import Sealer, open_compactions, open_encrypted
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -32,7 +33,7 @@ async def read_by_model(
     size: int,
 ) -> tuple[Sequence[items.Item], Mapping[str, CallRecord]]:
     """What `model` reads of `context`, whose items have the types `kinds`: each compaction is replaced by its summary, and
-    reasoning without its text by its summary too. And by item id: the results that the model read in calls whose items do
+    reasoning without its text by its summary too, and what renderers do not know by what they know (`readable`). And by item id: the results that the model read in calls whose items do
     not show them, and the reasoning that the engine encrypted.
 
     `own` is the index of the request's first own item; see `open_compactions`. `size` is about that of the request and its
@@ -64,7 +65,7 @@ def _read(
         "encrypted_reasoning" in model.engine.capabilities,
     )
     if items.Compaction in kinds:
-        read = open_compactions(read, sealer, owner, model=model.name, own=own)
+        read = open_compactions(read, sealer, owner, own=own)
     carried: Mapping[str, str] = {}
     if reasons and encrypts:
         carried = open_encrypted(context, sealer, owner, model=model.name)
@@ -77,6 +78,7 @@ def _read(
             else item
             for item in read
         ]
+    read = readable(read, kinds)
     apart = (*_RESULT_APART, items.Reasoning) if encrypts else _RESULT_APART
     wanted = {item.id for item in context if isinstance(item, apart)}
     return read, wanted, carried

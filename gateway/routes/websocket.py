@@ -30,7 +30,13 @@ from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object
-from gateway.wire.event_frames import WebSocketError, websocket_frame
+from gateway.wire.event_frames import (
+    Steer,
+    SteerError,
+    SteerFailed,
+    WebSocketError,
+    websocket_frame,
+)
 from gateway.wire.events import Event
 from gateway.wire.field_errors import missing, not_among, wrong_type
 from gateway.wire.ids import new_id
@@ -94,6 +100,8 @@ class _Lane:
     def __init__(self, stream_id: str | None) -> None:
         self.stream_id = stream_id
         self.waiting: deque[bytes] = deque()
+        self.running: str | None = None
+        """The id of the response that runs."""
         self.task: asyncio.Task[None] | None = None
         self.latest: dict[str, Sequence[Item]] = {}
         """The history up to the lane's latest response, by response id, if it is not stored."""
@@ -112,6 +120,9 @@ class _Begin(Struct):
 
     type: Any = None
     stream_id: Any = None
+    previous_response_id: Any = None
+    input: msgspec.Raw = msgspec.Raw()
+    """The last two are of `response.steer`."""
 
 
 class _Connection:
@@ -150,8 +161,11 @@ class _Connection:
             stream_id = _stream_id(begin.stream_id)
             if begin.type is None:
                 raise missing("type", "It is 'response.create'.")
+            if begin.type == "response.steer":
+                await self._send(encode(self._not_steered(begin)))
+                return
             if begin.type != "response.create":
-                raise not_among("type", begin.type, ["response.create"])
+                raise not_among("type", begin.type, ["response.create", "response.steer"])
             lane = self._queue_of(stream_id)
             if len(lane.waiting) >= MAX_WAITING:
                 raise RateLimited(
@@ -168,6 +182,34 @@ class _Connection:
         lane.waiting.append(data)
         if lane.task is None:
             lane.task = asyncio.create_task(self._work(lane))
+
+    def _not_steered(self, sent: _Begin) -> SteerFailed:
+        """The answer to `response.steer`: engines do not read further input once they generate. The client gets its input
+        back, to send it with the next `response.create`."""
+        target = sent.previous_response_id
+        if target is None:
+            raise missing("previous_response_id", "It is the id of the response to steer.")
+        if not isinstance(target, str):
+            raise wrong_type("previous_response_id", "a string", target)
+        if not bytes(sent.input):
+            raise missing("input", "It is what the response is to be steered by.")
+        lane = next((each for each in self._lanes.values() if each.running == target), None)
+        if lane is None:
+            error = SteerError(
+                code="response_not_found",
+                message="No response with this id runs on this connection. Send the input with response.create.",
+            )
+        else:
+            error = SteerError(
+                code="steering_not_supported",
+                message="Responses are not steered on this server. Send the input with response.create, when this one has ended.",
+            )
+        stream_id = None if lane is None else lane.stream_id
+        return SteerFailed(
+            error=error,
+            steer=Steer(previous_response_id=target, input=sent.input),
+            stream_id=UNSET if stream_id is None else stream_id,
+        )
 
     def _make_room(self, size: int, lane: _Lane) -> bool:
         """Reserve `size` bytes. If needed, drops histories of idle lanes, least recently used first."""
@@ -266,11 +308,13 @@ class _Connection:
                     await self._cancellation()
                 unsent.popleft()
 
+        lane.running = run.plan.response.id
         try:
             response = await run.run(write)
             if run.refused:
                 run.scope.raise_error()
         finally:
+            lane.running = None
             run.scope.abandon()
         self._bytes.give_back(lane.forget())
         plan = run.plan

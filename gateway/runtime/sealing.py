@@ -54,7 +54,7 @@ _decode = msgspec.json.Decoder(_Sealed).decode
 
 
 class Sealer:
-    """Encrypts reasoning, and decrypts it for its owner and model only, until it expires."""
+    """Encrypts reasoning and summaries, and decrypts them for their owner only, until they expire."""
 
     def __init__(self, keys: Sequence[str], *, lifetime: float = 0.0) -> None:
         """`keys` are Fernet keys (32 bytes in URL-safe base64). Raises `ConfigurationError` for anything else.
@@ -90,15 +90,18 @@ class Sealer:
         inner = _Sealed(text, owner, model, replaces, encrypted, kept)
         return self._fernet.encrypt(msgspec.json.encode(inner)).decode()
 
-    def open(self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str) -> str:
-        """Decrypt for `model`. Raises `InvalidRequest` if the content is damaged or expired, belongs to another owner
-        or model, or was encrypted with an unknown key."""
-        return self.open_complete(sealed, owner, param, model=model).text
+    def open(
+        self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str
+    ) -> str | None:
+        """Decrypt for `model`; None if another model wrote it. Raises `InvalidRequest` if the content is damaged or expired,
+        belongs to another owner, or was encrypted with an unknown key."""
+        inner = self.open_complete(sealed, owner, param)
+        return inner.text if inner.model in (None, model) else None
 
     def open_complete(
-        self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str | None
+        self, sealed: str, owner: str | None, param: str | ParamPath, *, stored: bool = False
     ) -> _Sealed:
-        """Decrypt the whole payload; with `model` None, whatever its model and age."""
+        """Decrypt the whole payload, whichever model wrote it. What is `stored` here does not expire."""
         try:
             inner = _decode(self._fernet.decrypt(sealed.encode()))
         except (InvalidToken, msgspec.MsgspecError):
@@ -110,15 +113,8 @@ class Sealer:
                 param=param,
                 code="invalid_encrypted_content",
             )
-        if model is None:
+        if stored:
             return inner
-        if inner.model not in (None, model):
-            raise InvalidRequest(
-                f"This encrypted_content was made by the model '{inner.model}' and is for that model alone. Name that model, "
-                "or leave the item out.",
-                param=param,
-                code="invalid_encrypted_content",
-            )
         age = time.time() - self._fernet.extract_timestamp(sealed)
         if self._lifetime and age > self._lifetime:
             raise InvalidRequest(
@@ -136,13 +132,16 @@ def open_items(
     *,
     model: str,
 ) -> list[Item]:
-    """Decrypt the reasoning of items for `model`. Reasoning that has its text is left unchanged."""
+    """Decrypt the reasoning of items for `model`. Reasoning that has its text, or that another model wrote, is left unchanged:
+    the model then reads its summary, if it has one. A client cannot leave it out when it changes the model.
+    """
     opened: list[Item] = []
     for index, item in enumerate(sent):
         if isinstance(item, Reasoning) and item.encrypted_content and not item.content:
             place = ("input", index, "encrypted_content")
             text = sealer.open(item.encrypted_content, owner, place, model=model)
-            item = msgspec.structs.replace(item, content=[ReasoningText(text=text)])
+            if text is not None:
+                item = msgspec.structs.replace(item, content=[ReasoningText(text=text)])
         opened.append(item)
     return opened
 
@@ -157,21 +156,21 @@ def open_encrypted(
         if not isinstance(item, Reasoning) or not item.encrypted_content:
             continue
         try:
-            inner = sealer.open_complete(item.encrypted_content, owner, (), model=model)
+            inner = sealer.open_complete(item.encrypted_content, owner, ())
         except InvalidRequest:
             continue  # what the model needs of it was opened, or refused, before
-        if inner.encrypted is not None:
+        if inner.encrypted is not None and inner.model in (None, model):
             found[item.id] = inner.encrypted
     return found
 
 
 def open_compactions(
-    context: Sequence[Item], sealer: Sealer, owner: str | None, *, model: str, own: int
+    context: Sequence[Item], sealer: Sealer, owner: str | None, *, own: int
 ) -> list[Item]:
-    """The conversation as the model reads it, with each compaction replaced by its summary.
+    """The conversation as a model reads it, with each compaction replaced by its summary, whichever model wrote that.
 
     A compaction made by a response replaces what precedes it. `own` is the index of the request's first own item: among
-    these, messages may remain, and compactions must be `model`'s and not expired. Errors name an item by its index in
+    these, messages may remain, and compactions must not be expired. Errors name an item by its index in
     `context`.
     """
     opened: list[Item] = []
@@ -184,9 +183,7 @@ def open_compactions(
                 sent.append(item)
         elif item.encrypted_content:  # otherwise the response ended before the summary did
             param = ("input", index, "encrypted_content")
-            inner = sealer.open_complete(
-                item.encrypted_content, owner, param, model=model if index >= own else None
-            )
+            inner = sealer.open_complete(item.encrypted_content, owner, param, stored=index < own)
             if inner.replaces != "nothing":
                 sent = sent if inner.replaces == "context" else []
                 opened = sent.copy()

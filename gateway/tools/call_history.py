@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -31,6 +32,8 @@ class CallHistory:
         self.tool_names = tool_names
         self.names: dict[str, str] = {}
         """Tool names of earlier calls, by call id."""
+        self._unanswered: dict[str, deque[str]] = {}
+        """The names of the calls of each id that have no result yet."""
         self._results = results
         self._awaiting: dict[str, items.McpApprovalRequest] = {}
 
@@ -137,7 +140,14 @@ class CallHistory:
     def call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
         """Add a call, and note its name."""
         self.names[call_id] = name
+        self._unanswered.setdefault(call_id, deque()).append(name)
         self.add_call(call_id, name, arguments, param)
+
+    def answered(self, call_id: str) -> str | None:
+        """The name of the tool whose call has the result that comes now; None if there is none. Of several calls with one id,
+        the first without a result."""
+        waiting = self._unanswered.get(call_id)
+        return waiting.popleft() if waiting else self.names.get(call_id)
 
     def server_call(
         self, item_id: str, name: str, arguments: str, result: str, param: ParamPath

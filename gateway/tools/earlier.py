@@ -29,7 +29,7 @@ class _Records(CallHistory):
     def read(self, item: items.Item) -> None:
         self._item_id = item.id
         if isinstance(item, items.FunctionCallOutput | items.CustomToolCallOutput):
-            self.add_result(item.call_id, text_of(item.output), ())
+            self.add_result(item.call_id or "", text_of(item.output), ())
         elif not isinstance(item, _NO_CALLS):
             with suppress(InvalidRequest):  # not a call whose result is text
                 self.read_call(item, ())

@@ -31,6 +31,8 @@ class CallRole(Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     shown_name: str | None = None
     """The name that the client knows, if it differs from the model's (namespaced tools)."""
+    marks_encrypted: bool = False
+    """Whether a call says that none of its arguments is encrypted, because the tool's schema asks for that."""
 
 
 class ClientTool(Struct, frozen=True):

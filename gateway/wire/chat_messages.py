@@ -55,6 +55,8 @@ class FilePart(ChatPart, frozen=True, kw_only=True, tag="file"):
 
 
 UserPart: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
+ToolPart: TypeAlias = TextPart | ImagePart | FilePart
+"""OpenAI's own takes text only here; other servers, and agents that take screenshots, have images too."""
 AssistantPart: TypeAlias = TextPart | RefusalPart
 
 
@@ -124,7 +126,7 @@ class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
 
 
 class ToolMessage(MessageBase, frozen=True, kw_only=True, tag="tool"):
-    content: str | list[TextPart]
+    content: str | list[ToolPart]
     tool_call_id: str
     name: str | None = None
 

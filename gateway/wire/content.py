@@ -50,6 +50,13 @@ class InputFile(Tagged, frozen=True, kw_only=True, tag="input_file"):
     prompt_cache_breakpoint: PromptCacheBreakpoint | UnsetType = UNSET
 
 
+class EncryptedContent(Tagged, frozen=True, kw_only=True, tag="encrypted_content"):
+    """Content that OpenAI's server would encrypt and decrypt. This gateway encrypts no arguments, so what its clients send back
+    is the text that its model wrote."""
+
+    encrypted_content: str
+
+
 class AudioData(Value, frozen=True, kw_only=True):
     """Base64 data and its container format."""
 
@@ -137,8 +144,12 @@ class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screen
 
 
 MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
-ToolOutputContent: TypeAlias = InputText | InputImage | InputFile
-"""Parts of a function's or custom tool's output."""
+ToolOutputContent: TypeAlias = InputText | InputImage | InputFile | EncryptedContent
+"""Parts of a function's or custom tool's output. Models read encrypted content as text; see `gateway.responses.readable_items`."""
+AgentContent: TypeAlias = InputText | InputImage | EncryptedContent
+"""Parts of a message from one agent to another."""
+AnyContent: TypeAlias = MessageContent | EncryptedContent
+"""Parts of messages and of tools' outputs."""
 OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
 """Parts that have `response.content_part.added` and `.done` events."""
 
@@ -147,7 +158,7 @@ TEXTS = (InputText, OutputText)
 """The parts that are text."""
 
 
-def text_of(parts: str | Sequence[MessageContent]) -> str:
+def text_of(parts: str | Sequence[AnyContent]) -> str:
     """The concatenated text of a message's or a tool output's parts."""
     if isinstance(parts, str):
         return parts

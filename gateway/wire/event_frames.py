@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.wire.common import ENCODER, Tagged
+from gateway.wire.common import ENCODER, Tagged, Value
 from gateway.wire.events import EVENTS, TERMINAL, AnyEvent, Event
 from gateway.wire.response import ErrorBody
 
@@ -58,6 +58,28 @@ class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
     status: int
     error: ErrorBody
     sequence_number: int | UnsetType = UNSET
+    stream_id: str | UnsetType = UNSET
+
+
+class SteerError(Value, frozen=True, kw_only=True):
+    type: Literal["invalid_request_error"] = "invalid_request_error"
+    code: Literal["response_not_found", "steering_not_supported"]
+    message: str
+
+
+class Steer(Value, frozen=True, kw_only=True):
+    """What the client sent to steer a response, unchanged."""
+
+    previous_response_id: str
+    input: msgspec.Raw
+
+
+class SteerFailed(Tagged, frozen=True, kw_only=True, tag="response.steer.failed"):
+    """The answer to `response.steer` on a WebSocket. It is no event of the response, so it has no place in its sequence."""
+
+    error: SteerError
+    steer: Steer
+    sequence_number: int = 0
     stream_id: str | UnsetType = UNSET
 
 

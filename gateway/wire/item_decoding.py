@@ -10,7 +10,7 @@ from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.decoding import convert, one_of
 from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
-from gateway.wire.items import ITEMS, Item, Message
+from gateway.wire.items import ITEMS, FunctionCallOutput, Item, Message
 
 _INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")
 _OUTPUT_PARTS = ("output_text", "refusal")
@@ -50,6 +50,8 @@ def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
             decoded.append(
                 _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
             )
+            if cls is FunctionCallOutput:
+                _check_call(item, (*param, index))
         except (KeyError, TypeError, msgspec.ValidationError):
             decoded.append(decode_item(item, (*param, index)))
     return decoded
@@ -67,7 +69,18 @@ def decode_item(raw: Any, param: ParamPath) -> Item:
     cls = one_of(ITEMS, raw, param)
     if cls is Message:
         return convert(_normal_message(raw, param), Message, param)
+    if cls is FunctionCallOutput:
+        _check_call(raw, param)
     return convert(raw, cls, param)
+
+
+def _check_call(raw: dict[str, Any], param: ParamPath) -> None:
+    """Raise for an output that names neither its call nor its tool."""
+    if raw.get("call_id") is None and not raw.get("name"):
+        raise missing(
+            (*param, "call_id"),
+            "Send the id of the call that this answers, or the name of the tool if there was none.",
+        )
 
 
 def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:

@@ -9,8 +9,10 @@ from msgspec import UNSET, UnsetType
 
 from gateway.wire.common import ItemStatus, JsonObject, Phase, ReasoningEffort, Tagged, Value
 from gateway.wire.content import (
+    AgentContent,
     ComputerScreenshot,
     MessageContent,
+    OutputText,
     ReasoningText,
     SummaryText,
     ToolOutputContent,
@@ -75,14 +77,18 @@ class FunctionCall(ItemBase, frozen=True, kw_only=True, tag="function_call"):
     namespace: str | UnsetType = UNSET
     caller: Caller | UnsetType = UNSET
     async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
+    encrypted_function_args: list[str] | UnsetType = UNSET
+    """Names of the arguments that the server encrypted: none here, which is `[]` on a call of a tool whose schema marks
+    arguments as encrypted."""
     created_by: str | UnsetType = UNSET
 
 
 class FunctionCallOutput(ItemBase, frozen=True, kw_only=True, tag="function_call_output"):
-    """The result of a function that the client ran."""
+    """The result of a function that the client ran. Without a `call_id` it has the `name` of the tool, which has delivered a
+    result that no call of the conversation asked for."""
 
     status: ItemStatus = "completed"
-    call_id: str
+    call_id: str | None = None
     output: str | list[ToolOutputContent]
     name: str | UnsetType = UNSET
     namespace: str | UnsetType = UNSET
@@ -466,6 +472,40 @@ class ProgramOutput(ItemBase, frozen=True, kw_only=True, tag="program_output"):
     result: str
 
 
+class AgentName(Value, frozen=True, kw_only=True):
+    agent_name: str
+
+
+class AgentMessage(ItemBase, frozen=True, kw_only=True, tag="agent_message"):
+    """A message from one agent of the client to another; the model is the recipient, or the author earlier."""
+
+    author: str
+    recipient: str
+    content: list[AgentContent]
+    agent: AgentName | UnsetType = UNSET
+
+
+AgentAction: TypeAlias = Literal[
+    "spawn_agent", "interrupt_agent", "list_agents", "send_message", "followup_task", "wait_agent"
+]
+
+
+class MultiAgentCall(ItemBase, frozen=True, kw_only=True, tag="multi_agent_call"):
+    """A call of an agent that OpenAI hosts. Only read, in histories."""
+
+    action: AgentAction
+    arguments: str
+    call_id: str
+    agent: AgentName | UnsetType = UNSET
+
+
+class MultiAgentCallOutput(ItemBase, frozen=True, kw_only=True, tag="multi_agent_call_output"):
+    action: AgentAction
+    call_id: str
+    output: list[OutputText]
+    agent: AgentName | UnsetType = UNSET
+
+
 class ItemReference(Tagged, frozen=True, kw_only=True, tag="item_reference"):
     """Refers to an earlier item of the same history."""
 
@@ -503,6 +543,9 @@ Item: TypeAlias = (
     | ConfigurationUpdate
     | Program
     | ProgramOutput
+    | AgentMessage
+    | MultiAgentCall
+    | MultiAgentCallOutput
     | ItemReference
 )
 
@@ -539,5 +582,8 @@ ID_PREFIXES: dict[type[Item], str] = {
     ConfigurationUpdate: "cfg_",
     Program: "prg_",
     ProgramOutput: "prgo_",
+    AgentMessage: "amsg_",
+    MultiAgentCall: "mac_",
+    MultiAgentCallOutput: "maco_",
 }
 """The id prefix of each item type. A reference has no id of its own."""

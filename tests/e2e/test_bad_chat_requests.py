@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Any, int, str | None, str | None]] = {
     "an image of the system": (message(role="system", content=[{"type": "image_url", "image_url": IMAGE}]), 400, "messages[1].content[0].type", "invalid_value"),
     "audio of the assistant": (message(role="assistant", audio={"id": "a"}), 400, "messages[1].audio", "unsupported_parameter"),
     "tool message without id": (message(role="tool", content="x"), 400, "messages[1].tool_call_id", "missing_required_parameter"),
-    "tool message with an image": (message(role="tool", tool_call_id="c", content=[{"type": "image_url"}]), 400, "messages[1].content[0].type", "invalid_value"),
+    "tool message with a sound": (message(role="tool", tool_call_id="c", content=[{"type": "input_audio"}]), 400, "messages[1].content[0].type", "invalid_value"),
     "call without id": (call(type="function", function={"name": "f", "arguments": "{}"}), 400, "messages[1].tool_calls[0].id", "missing_required_parameter"),
     "call without function": (call(id="c", type="function"), 400, "messages[1].tool_calls[0].function", "missing_required_parameter"),
     "call with object arguments": (call(id="c", function={"name": "f", "arguments": {}}), 400, "messages[1].tool_calls[0].function.arguments", "invalid_type"),

@@ -180,7 +180,7 @@ def test_lanes_run_at_once_and_are_told_apart(socket: ClientConnection) -> None:
         ("", 400, None, "invalid_json"),
         ("{}", 400, "type", "missing_required_parameter"),
         ("\ufeff{}", 400, "type", "missing_required_parameter"),
-        ({"type": "response.steer"}, 400, "type", "invalid_value"),
+        ({"type": "response.stir"}, 400, "type", "invalid_value"),
         ({"stream_id": 3}, 400, "stream_id", "invalid_type"),
         ({"stream_id": ""}, 400, "stream_id", None),
         ({"model": "gpt-9"}, 404, "model", "model_not_found"),

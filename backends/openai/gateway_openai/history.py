@@ -56,7 +56,7 @@ def entries(turn: Turn) -> Iterator[tuple[ParamPath, Entry]]:
                 name = qualified_name(item.name, item.namespace or None)
                 yield param, HistoryCall(item.call_id, name, item.input, custom=True)
             case wire.FunctionCallOutput():
-                yield param, Output(item.call_id, item.output)
+                yield param, Output(item.call_id or "", item.output)
             case wire.CustomToolCallOutput():
                 yield param, Output(item.call_id, item.output, custom=True)
             case wire.McpApprovalRequest():

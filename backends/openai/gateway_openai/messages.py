@@ -51,7 +51,14 @@ def chat_messages(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
                 shown += images
     if shown:
         writer.messages.append({"role": "user", "content": shown})
-    return writer.messages
+    return [*map(_complete, writer.messages)]
+
+
+def _complete(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with a content where strict upstreams require one: if it has no calls and no refusal."""
+    if message["content"] is None and not (message.get("tool_calls") or message.get("refusal")):
+        return {**message, "content": ""}
+    return message
 
 
 class _Writer:

@@ -15,7 +15,11 @@ from gateway_openai.config import OpenAIConfig
 Part = parts.MessageContent | parts.ToolOutputContent
 
 
-_SHOWN_BELOW = "(The image follows.)"
+_SHOWN_BELOW = {
+    frozenset({"image_url"}): "(The image follows.)",
+    frozenset({"file"}): "(The file follows.)",
+}
+_BOTH_SHOWN = "(The image and the file follow.)"
 _UNSEEN = "(An image, which this model cannot see.)"
 
 
@@ -56,6 +60,8 @@ def _chat_part(part: Part, param: ParamPath) -> dict[str, Any]:
     match part:
         case parts.InputText() | parts.OutputText():
             return {"type": "text", "text": part.text}
+        case parts.EncryptedContent():  # never in a turn: the gateway has opened it
+            return {"type": "text", "text": part.encrypted_content}
         case parts.Refusal():
             return {"type": "refusal", "refusal": part.refusal}
         case parts.InputImage(image_url=str(url)):
@@ -110,7 +116,8 @@ def chat_output(
         made = _chat_part(part, (*param, "output", index))
         (text if isinstance(part, parts.InputText) else shown).append(made)
     if shown and not any(part["text"] for part in text):
-        text = [{"type": "text", "text": _SHOWN_BELOW}]
+        kinds = frozenset(part["type"] for part in shown)
+        text = [{"type": "text", "text": _SHOWN_BELOW.get(kinds, _BOTH_SHOWN)}]
     return text[0]["text"] if len(text) == 1 else text, shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
@@ -15,11 +15,21 @@ from gateway.wire import events, items
 class FunctionCallBuilder(ItemBuilder):
     """Builds a `function_call` that the client runs."""
 
-    def __init__(self, item_id: str, call_id: str, name: str, namespace: str | None) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        call_id: str,
+        name: str,
+        namespace: str | None,
+        *,
+        marks_encrypted: bool = False,
+    ) -> None:
+        """`marks_encrypted`: see `CallRole`."""
         self.id = item_id
         self.call_id = call_id
         self.name = name
         self._namespace = namespace
+        self._encrypted: list[str] | UnsetType = [] if marks_encrypted else UNSET
         self._arguments: list[str] = []
 
     @property
@@ -37,6 +47,7 @@ class FunctionCallBuilder(ItemBuilder):
             name=self.name,
             arguments=arguments,
             namespace=self._namespace or UNSET,
+            encrypted_function_args=self._encrypted,
         )
 
     def write(self, text: str) -> None:

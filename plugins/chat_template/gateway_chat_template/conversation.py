@@ -130,7 +130,7 @@ class _Reader(CallHistory):
                 if images and not text:
                     text = _SHOWN_BELOW
                 self._images += images
-                self.add_result(item.call_id, text, param)
+                self.add_result(item.call_id or "", text, param)
             case _:
                 self.read_call(item, param)
 
@@ -216,7 +216,7 @@ class _Reader(CallHistory):
         self._open_output(param).calls.append(CallEntry(call_id, name, arguments))
 
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
-        self.entries.append(ResultEntry(call_id, self.names.get(call_id, ""), text, param))
+        self.entries.append(ResultEntry(call_id, self.answered(call_id) or "", text, param))
 
     def add_images(self, images: Sequence[parts.InputImage], param: ParamPath) -> None:
         found = (self._media.get(media_source(image)) for image in images)

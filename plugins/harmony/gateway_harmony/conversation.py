@@ -83,7 +83,7 @@ class HarmonyConverter(CallHistory):
                         HarmonyMessage(author="assistant", channel="analysis", text=thought)
                     )
             case wire.FunctionCallOutput() | wire.CustomToolCallOutput():
-                self.add_result(item.call_id, _output(item.output, param), param)
+                self.add_result(item.call_id or "", _output(item.output, param), param)
             case _:
                 self.read_call(item, param)
 
@@ -129,7 +129,7 @@ class HarmonyConverter(CallHistory):
         )
 
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
-        name = self.names.get(call_id)
+        name = self.answered(call_id)
         if name is None:
             raise InvalidRequest(
                 f"No tool call found for the output with call_id '{call_id}'. Send the call before its output.",

@@ -154,6 +154,52 @@ async def test_images_of_tools_follow_the_results_of_chat(
     assert sent["input"][2]["output"] == [shown]
 
 
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (["image"], "(The image follows.)"),
+        (["file"], "(The file follows.)"),
+        (["file", "image"], "(The image and the file follow.)"),
+        (["text", "file"], "18"),
+    ],
+)
+async def test_what_follows_the_result_of_a_tool_is_announced_as_what_it_is(
+    stub: Any, asker: Any, parts: list[str], said: str
+) -> None:
+    made = {
+        "image": {"type": "input_image", "image_url": DATA},
+        "file": {"type": "input_file", "filename": "a.txt", "file_data": DATA},
+        "text": {"type": "input_text", "text": "18"},
+    }
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "a", "output": [made[p] for p in parts]}
+    turn = Turn(items=decode_items([call, output]))
+    sent = await body(stub, asker, turn, {"takes": {"images": True, "files": True}})
+    assert sent["messages"][1] == {"role": "tool", "tool_call_id": "a", "content": said}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "half"}]},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": []},
+    ],
+    ids=["reasoning alone", "empty text", "nothing"],
+)  # fmt: skip
+async def test_a_message_without_calls_has_a_content(
+    stub: Any, asker: Any, item: dict[str, Any]
+) -> None:
+    """Strict upstreams refuse null there for the rest of the session."""
+    user = {"role": "user", "content": "a"}
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    sent = await body(stub, asker, Turn(items=decode_items([user, item, user, call, output])), {})
+    assert sent["messages"][1]["role"] == "assistant"
+    assert sent["messages"][1]["content"] == ""
+    assert sent["messages"][3]["content"] is None, "with calls it may be null"
+
+
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) -> None:
     config = {"api": api, "takes": {"custom_tools": True}}

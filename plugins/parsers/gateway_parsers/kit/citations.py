@@ -93,7 +93,7 @@ class _Calls(CallHistory):
                     case items.Message() | items.Reasoning():
                         pass
                     case items.FunctionCallOutput() | items.CustomToolCallOutput():
-                        self.add_result(item.call_id, _output_text(item.output), ())
+                        self.add_result(item.call_id or "", _output_text(item.output), ())
                     case _:
                         self.read_call(item, ())
         except InvalidRequest:

@@ -1,0 +1,91 @@
+"""Items that renderers do not know, as those that they know: messages between agents, and results without a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from gateway.tools.client_functions import qualified_name
+from gateway.wire import items
+from gateway.wire.content import (
+    EncryptedContent,
+    InputFile,
+    InputImage,
+    InputText,
+    MessageContent,
+    ToolOutputContent,
+)
+
+_CONVERTED: Final = frozenset(
+    {
+        items.AgentMessage,
+        items.MultiAgentCall,
+        items.MultiAgentCallOutput,
+        items.FunctionCallOutput,
+        items.CustomToolCallOutput,
+    }
+)
+_FOREIGN: Final = re.compile(r"gAAAA[\w-]{60,}={0,2}")
+"""A Fernet token, as OpenAI's server makes them."""
+_UNREADABLE: Final = "(Content that another server encrypted, which this model cannot read.)"
+
+
+def readable(
+    context: Sequence[items.Item], kinds: Collection[type[items.Item]]
+) -> Sequence[items.Item]:
+    """`context`, whose items have the types `kinds`, as renderers take it. Each item becomes one item with its id."""
+    if _CONVERTED.isdisjoint(kinds):
+        return context
+    return [_readable(item) if type(item) in _CONVERTED else item for item in context]
+
+
+def _readable(item: items.Item) -> items.Item:
+    match item:
+        case items.AgentMessage():
+            return _said(
+                item.id,
+                f"Message from agent {item.author} to agent {item.recipient}:",
+                item.content,
+            )
+        case items.MultiAgentCall():
+            return items.FunctionCall(
+                id=item.id, call_id=item.call_id, name=item.action, arguments=item.arguments
+            )
+        case items.MultiAgentCallOutput():
+            text = "\n".join(part.text for part in item.output)
+            return items.FunctionCallOutput(id=item.id, call_id=item.call_id, output=text)
+        case items.FunctionCallOutput(call_id=None):
+            name = qualified_name(item.name or "", item.namespace or None)
+            output = item.output
+            return _said(
+                item.id,
+                f"Result of the tool {name}:",
+                [InputText(text=output)] if isinstance(output, str) else output,
+            )
+        case items.FunctionCallOutput() | items.CustomToolCallOutput() if not isinstance(
+            item.output, str
+        ):
+            if any(isinstance(part, EncryptedContent) for part in item.output):
+                opened: list[ToolOutputContent] = [_part(part) for part in item.output]
+                return msgspec.structs.replace(item, output=opened)
+    return item
+
+
+def _said(item_id: str, heading: str, content: Sequence[ToolOutputContent]) -> items.Message:
+    """A message to the model. The heading is in the first text, so that each part keeps its place."""
+    parts: list[MessageContent] = [_part(part) for part in content]
+    if parts and isinstance(first := parts[0], InputText):
+        parts[0] = msgspec.structs.replace(first, text=f"{heading}\n{first.text}")
+    else:
+        parts.insert(0, InputText(text=heading))
+    return items.Message(id=item_id, role="user", content=parts)
+
+
+def _part(part: ToolOutputContent) -> InputText | InputImage | InputFile:
+    if not isinstance(part, EncryptedContent):
+        return part
+    text = part.encrypted_content
+    return InputText(text=_UNREADABLE if _FOREIGN.fullmatch(text) else text)
