@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ CONFIG = """
 model = "{model}"
 model_provider = "litegate"
 web_search = "{search}"
+{settings}
 [model_providers.litegate]
-name = "litegate"
+name = "{name}"
 base_url = "{url}"
 wire_api = "responses"
 request_max_retries = 0
@@ -38,12 +40,14 @@ FREE = "--dangerously-bypass-approvals-and-sandbox"  # this machine may have no 
 class Codex:
     """The command with a home and a working folder of its own.
 
-    `provider` and `servers` are further lines of its configuration: of the gateway, and of MCP servers.
+    `settings`, `provider` and `servers` are further lines of its configuration: its own, of the gateway, and of MCP servers.
     """
 
     def __init__(self, command: Path, url: str, folder: Path) -> None:
         self._command = command
         self.url = url
+        self.name = "litegate"
+        self.settings = ""
         self.provider = ""
         self.servers = ""
         self.home = folder / "home"
@@ -66,6 +70,8 @@ class Codex:
             model=model,
             url=self.url,
             search=search,
+            name=self.name,
+            settings=self.settings,
             provider=self.provider,
             servers=self.servers,
         )
@@ -245,3 +251,49 @@ def test_a_conversation_that_is_too_long_is_known_as_such(codex: Codex, tmp_path
         done, events = codex.try_to_run(FREE, "think first")
     assert done.returncode != 0
     assert "ran out of room in the model's context window" in json.dumps(events)
+
+
+AGENTS: list[dict[str, Any]] = [
+    {"when": "zebra, delegate", "pieces": [{"call": {"name": "spawn_agent", "arguments": {
+        "task_name": "kid", "message": "giraffe, count the boats", "fork_turns": "none"}}}]},
+    {"when": '{"task_name', "pieces": [{"call": {"name": "collaboration.wait_agent", "arguments": {"timeout_ms": 20000}}}]},
+    {"when": "Payload:\ngiraffe, count the boats", "pieces": [{"text": "There are seven ostriches."}]},
+    {"when": "seven ostriches", "pieces": [{"text": "The kid has counted."}]},
+    {"when": "zebra, hello", "pieces": [{"text": "Hello."}]},
+    {"when": "replaced by a summary", "pieces": [{"text": "They spoke of ostriches."}]},
+    {"when": "zebra, once more", "pieces": [{"text": "As I said."}]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Iterator[RunningGateway]:
+    """Two models, one by a name for which Codex has its newer tools."""
+    model = {"engine": "scripted", "scripted": {"rules": AGENTS}}
+    with run_gateway(
+        {"models": {"demo": {**model, "aliases": ["gpt-6-sol"]}, "other": model}}, tmp_path
+    ) as running:
+        yield running
+
+
+def test_it_delegates_to_another_agent(codex: Codex, agents: RunningGateway) -> None:
+    """Its instructions tell the model other names of the tools than their definitions, and models write those."""
+    codex.url = agents.base_url
+    assert answer(codex.run("zebra, delegate", model="gpt-6-sol")) == "The kid has counted."
+    engine: Any = agents.services.models["demo"].engine
+    prompt = engine.tokenizer.decode(engine.requests[-1].prompt.token_ids)
+    assert "from agent /root/kid to agent /root:" in prompt
+
+
+def test_a_session_that_was_compacted_goes_on_with_another_model(
+    codex: Codex, agents: RunningGateway
+) -> None:
+    """With this name of the provider, it lets the server compact, and carries what it gets."""
+    codex.url = agents.base_url
+    codex.name = "OpenAI"
+    codex.settings = "model_auto_compact_token_limit = 1000"
+    codex.run("zebra, hello")
+    codex.run("resume", "--last", "zebra, hello")
+    assert answer(codex.run("resume", "--last", "zebra, once more", model="other")) == "As I said."
+    engine: Any = agents.services.models["other"].engine
+    prompt = engine.tokenizer.decode(engine.requests[-1].prompt.token_ids)
+    assert "They spoke of ostriches." in prompt
