@@ -356,6 +356,11 @@ class ResponseStore(
         """Whether other processes see what this one stores."""
         ...
 
+    @property
+    def lasting(self) -> bool:
+        """Whether what is stored outlasts this process. Another one, or the next of this store, finds it."""
+        ...
+
     async def health(self) -> None:
         """Return if the store answers; otherwise raise `StoreUnavailable`. Polled, so it must be cheap."""
         ...

@@ -13,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
-from gateway.errors import RateLimited, StoreUnavailable
+from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.protocols import UNFINISHED, ConversationBounds, ResponseStore, StoredResponse
 from gateway.request_log import log_request
 from gateway.request_stats import background_request
@@ -29,6 +29,12 @@ logger = logging.getLogger("gateway.responses.background")
 
 CANCEL_SECONDS = 2.0
 """Seconds that the running process has to react to a cancellation."""
+
+HAND_OVER_SECONDS = 5.0
+"""Seconds that the store has, at a stop, to take what is handed over."""
+
+_NOW = 0.001
+"""Seconds of a lease that is to end at once, so that another process takes the response over."""
 
 
 class _Running(msgspec.Struct, frozen=True, eq=False):
@@ -63,6 +69,9 @@ class BackgroundRuns:
         self._renewals: set[asyncio.Task[None]] = set()
         self._holder = new_id("proc_")
         self._running: dict[str, _Running] = {}
+        self._stopping = False
+        self._handing: set[asyncio.Task[None]] = set()
+        """The tasks that hand over their responses."""
         self._starting: list[ResponseRun] = []
         """Those whose record is being stored."""
         self._writers: dict[str, LogWriter] = {}
@@ -106,12 +115,14 @@ class BackgroundRuns:
                     self._renew, self._lease_seconds / 3, again=self._lease_seconds / 30
                 )
             ),
-            asyncio.create_task(self._run_repeatedly(self._orphans.find, self._search_seconds)),
+            asyncio.create_task(self._run_repeatedly(self._find_orphans, self._search_seconds)),
             asyncio.create_task(self._run_repeatedly(self._process_cancellations, 0.2)),
         ]
         try:
             yield
         finally:
+            if self._handing:
+                await asyncio.wait(self._handing, timeout=HAND_OVER_SECONDS)
             running = [each.task for each in self._running.values()]
             tasks = [*watchers, *self._renewals, *running]
             for task in tasks:
@@ -193,10 +204,18 @@ class BackgroundRuns:
         try:
             if run.plan.stream:
                 writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
+                run.count_events = lambda: writer.made
                 await run.run_framed(writer.write)
             else:
                 await run.run(_drop)
-            await self._store.release(self._holder, response_id)
+            if run.handed_over:
+                handing = asyncio.current_task()
+                assert handing is not None
+                self._handing.add(handing)
+                handing.add_done_callback(self._handing.discard)
+                await self._hand_over(run)
+            else:
+                await self._store.release(self._holder, response_id)
         except StoreUnavailable as error:
             logger.warning(
                 "background response %s (%s): the store is unavailable: %s If its end is not stored, another process ends it.",
@@ -206,11 +225,33 @@ class BackgroundRuns:
             # This task is not awaited, so exceptions must be logged here.
             logger.exception("background response %s broke", response_id)
         finally:
-            del self._running[response_id]
+            self._running.pop(response_id, None)
             self._writers.pop(response_id, None)
             live.end()
             stats.end_span()
             log_request(stats, line=run.services.config.server.access_log)
+
+    def stop(self, error: GatewayError) -> None:
+        """Take over no more responses, and hand over those that wait: the process is being stopped. Other processes of the store run
+        these at once, or this one's successor does. Those that run go on."""
+        self._stopping = True
+        if self._store.lasting:
+            for each in tuple(self._running.values()):
+                if each.run.response.status == "queued":
+                    each.run.scope.stop(error)
+
+    async def _find_orphans(self) -> None:
+        if not self._stopping:
+            await self._orphans.find()
+
+    async def _hand_over(self, run: ResponseRun) -> None:
+        """Store a response that this process does not run to its end as queued, with its request, and end its lease."""
+        self._running.pop(run.response.id, None)  # its lease is renewed no more
+        record = run.storage.queued_again(run.plan)
+        before = record.attempt - 1
+        if await self._store.advance(record, expected=UNFINISHED, attempt=before):
+            logger.info("response %s is handed over: it is run again", record.id)
+            await self._store.lease(self._holder, [record.id], seconds=_NOW)
 
     async def _renew(self) -> None:
         """Renew all leases. An attempt that hangs (one connection of several) goes on beside the next one, which may overtake it."""

@@ -68,6 +68,11 @@ class LogWriter:
         self._waiting: asyncio.Future[None] | None = None
 
     @property
+    def made(self) -> int:
+        """Number of events that were made."""
+        return max(self._next, self._live.count)
+
+    @property
     def behind(self) -> int:
         """Number of events that are made and not yet known to be stored."""
         return max(0, self._next - self._live.count)

@@ -81,6 +81,9 @@ class Plan(Struct, kw_only=True):
     """Whether the request contains credentials of tools, which are not stored."""
     body: bytes | None = None
     """The request body, if it is stored with the response."""
+    kept_body: bytes | None = None
+    """The request body of a background response, to be stored if a stop of this process hands it over. None if it contains
+    credentials, which are not stored."""
     generates: bool = True
     """Whether the model is called at all. If not, the response only extends the conversation."""
     compaction: CompactionSettings | None = None

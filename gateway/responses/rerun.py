@@ -1,4 +1,4 @@
-"""Running a background response again if its process died before any output was visible."""
+"""Running a background response again if its process died, or was stopped, before any output was visible."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from gateway.runtime.services import Services
 from gateway.wire.request import decode_response_request
 
 
-def body_for_rerun(plan: Plan, body: bytes, services: Services) -> bytes | None:
-    """The request body to store with a response that may have to be run again.
-
-    None if this is not configured, or if the request contains credentials, which are not stored.
-    """
-    if not (plan.background and services.config.server.rerun_lost):
-        return None
-    return None if plan.has_credentials else body
+def keep_body(plan: Plan, body: bytes, services: Services) -> None:
+    """Keep the request body of a background response, which may have to be run again. It is stored with the response if that is
+    configured, or else when the response is handed over. One that contains credentials is not kept."""
+    if plan.background and not plan.has_credentials:
+        plan.kept_body = body
+        plan.body = body if services.config.server.rerun_lost else None
 
 
 async def recreate_run(record: StoredResponse, services: Services) -> ResponseRun:
@@ -27,6 +25,8 @@ async def recreate_run(record: StoredResponse, services: Services) -> ResponseRu
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
     with called_by(Caller(services.authenticator.owner(record.owner))):
-        return await prepare_run(
+        run = await prepare_run(
             request, services, size=len(record.request), owner=record.owner, stored=record
         )
+    keep_body(run.plan, record.request, services)
+    return run

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
-from gateway.errors import GatewayError, StoreUnavailable
+from gateway.errors import GatewayError, ServerShuttingDown, StoreUnavailable
 from gateway.loop.attempts import Attempts
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
@@ -54,6 +54,10 @@ class ResponseRun:
         self.storage = RunStorage(services, self.scope)
         self._quiet = quiet
         self._attempts = attempts
+        self.count_events: Callable[[], int] = lambda: 0
+        """The number of events of a background response that clients may have seen."""
+        self.handed_over = False
+        """Whether the process is stopped, and another one is to run this background response again."""
         self.head_sent = False
         """Whether the HTTP status was sent. Later failures are sent as events."""
         self._held: HeldSink[Ready] | None = None
@@ -81,7 +85,7 @@ class ResponseRun:
         before = self.plan
         plan.response.id = before.response.id
         plan.response.created_at = before.response.created_at
-        plan.input, plan.body = before.input, before.body
+        plan.input, plan.body, plan.kept_body = before.input, before.body, before.kept_body
         self._begin(plan)
 
     @property
@@ -151,6 +155,9 @@ class ResponseRun:
                     await self._keep_unread()
                     raise
                 if closing is None:
+                    if self._may_be_handed_over:
+                        self.handed_over = True
+                        return self.response
                     closing = self._ended_early(sink)
                 if self.plan.shows_times:
                     times = answer_times(scope.stats, self._work.usage)
@@ -177,13 +184,25 @@ class ResponseRun:
             raise
         finally:
             if not scope.is_finished:  # it could not be stored; what was made counts all the same
-                cancelled = self.response.status == "cancelled"
+                cancelled = self.handed_over or self.response.status == "cancelled"
                 self._finish_unstored("cancelled" if cancelled else "failed", self._work.usage)
         return self.response
 
     def _finish_unstored(self, status: ResponseStatus, usage: Usage | None) -> None:
         """Report the end of a run whose end is not stored. One that may be run again is counted as a request by who runs it."""
-        self.scope.finish(status, usage, is_request=self.plan.body is None)
+        self.scope.finish(status, usage, is_request=self.plan.body is None and not self.handed_over)
+
+    @property
+    def _may_be_handed_over(self) -> bool:
+        """Whether a stop has ended a background response that can be run again."""
+        return (
+            isinstance(self.scope.error, ServerShuttingDown)
+            and self.plan.kept_body is not None
+            and self.services.store is not None
+            and self.services.store.lasting
+            and not self._work.has_called_tools
+            and self.count_events() <= OPENING
+        )
 
     async def _keep_unread(self) -> None:
         """The client has gone: nobody reads on, but what was made is kept, and counts. It may have been stored before."""

@@ -14,6 +14,7 @@ from gateway.responses.ending import (
     failure_code,
     goes_into_conversation,
 )
+from gateway.responses.plan import Plan
 from gateway.responses.work import ResponseWork
 from gateway.runtime.services import Services
 from gateway.wire.response import snapshot
@@ -46,6 +47,23 @@ class RunStorage:
             request=plan.body if plan.response.status in UNFINISHED else None,
             attempt=self.attempt,
             results=dict(work.assembler.items.results),
+        )
+
+    def queued_again(self, plan: Plan) -> StoredResponse:
+        """The response as it was before it ran, to be run by another process. Its next attempt: the store rejects writes of this one."""
+        response = snapshot(plan.response)
+        response.status = "queued"
+        response.output = []
+        response.error = response.incomplete_details = response.usage = response.completed_at = None
+        return StoredResponse(
+            response=response,
+            input=plan.input,
+            previous_response_id=plan.previous_response_id,
+            conversation_id=plan.conversation_id,
+            owner=plan.owner,
+            streamed=plan.stream,
+            request=plan.kept_body,
+            attempt=self.attempt + 1,
         )
 
     async def begin(self, work: ResponseWork) -> bool:

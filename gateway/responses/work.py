@@ -74,6 +74,8 @@ class ResponseWork:
             stats=scope.stats,
             made_at=plan.response.created_at,
         )
+        self.has_called_tools = False
+        """Whether calls were run, which may have changed something."""
         self._compactor: Compactor | None = None
         if plan.compaction is not None:
             self._compactor = Compactor(
@@ -178,6 +180,11 @@ class ResponseWork:
             sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
         )
         turns = ResponseTurns(self._generator, self.assembler, calls, writer, self._compactor)
-        async with AsyncExitStack() as sessions:
-            if last := await turns.run_all(first, sink, sessions, plan.approved):
-                await sink(last)  # now: a cancellation while the sessions are closed would lose it
+        try:
+            async with AsyncExitStack() as sessions:
+                if last := await turns.run_all(first, sink, sessions, plan.approved):
+                    await sink(
+                        last
+                    )  # now: a cancellation while the sessions are closed would lose it
+        finally:
+            self.has_called_tools = calls.any_made

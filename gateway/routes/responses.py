@@ -17,7 +17,7 @@ from gateway.loop.rendering import render_parts
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
 from gateway.responses.compaction import compacted, plan_compaction
 from gateway.responses.plan import make_plan
-from gateway.responses.rerun import body_for_rerun
+from gateway.responses.rerun import keep_body
 from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
@@ -52,8 +52,8 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     headers = trace_headers(request)
     note_unknown(request, services, "/v1/responses", decoded.unknown)
 
-    def keep_body(run: ResponseRun) -> None:
-        run.plan.body = body_for_rerun(run.plan, body, services)
+    def keep(run: ResponseRun) -> None:
+        keep_body(run.plan, body, services)
 
     run = await prepare_run(
         decoded,
@@ -62,7 +62,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
         owner=owner,
         trace_headers=headers,
         quiet=not (decoded.stream or decoded.background),
-        prepare=keep_body if decoded.background else None,
+        prepare=keep if decoded.background else None,
         hold_first=partial(loaded, request),
     )
     plan = run.plan

@@ -111,6 +111,10 @@ class Background(Protocol):
         """Cancel a response, whichever process runs it. Returns it in its terminal status."""
         ...
 
+    def stop(self, error: GatewayError) -> None:
+        """Begin no more responses: those that wait are left to other processes. The process is being stopped."""
+        ...
+
 
 class SendInternal(Protocol):
     """Sends a request within the process; implemented by `gateway.routes.internal.InternalRequests`."""

@@ -182,15 +182,16 @@ class GatewayServer(uvicorn.Server):
             await asyncio.wait((self._reloading,))
         for server in self.servers:
             server.close()
+        stopped = ServerShuttingDown("The server was shut down before the response was complete.")
+        if services.background is not None:
+            services.background.stop(stopped)
         if services.runs:
             grace = services.config.server.grace_period
             logger.info("waiting up to %g s for %d running responses", grace, len(services.runs))
             await self._until_idle(grace)
         if services.runs:
             logger.info("ending %d running responses", len(services.runs))
-            services.stop_runs(
-                ServerShuttingDown("The server was shut down before the response was complete.")
-            )
+            services.stop_runs(stopped)
             await self._until_idle(FINAL_SECONDS)
         await super().shutdown(sockets)
         # Other workers continue to show what this one has counted, even if it is killed while its services close. Closing them

@@ -80,6 +80,10 @@ class SqlStore:
         return self._shared
 
     @property
+    def lasting(self) -> bool:
+        return True
+
+    @property
     def _since(self) -> float:
         """What was not used later has expired."""
         return self._database.now() - self._ttl

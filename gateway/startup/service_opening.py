@@ -103,12 +103,11 @@ async def open_services(
         return await recreate_run(record, services)
 
     if store is not None:
-        again = _recreate_run if config.server.rerun_lost else None
         background = BackgroundRuns(
             store,
             lease_seconds=config.server.lease_seconds,
             max_bytes=config.server.max_background_bytes,
-            recreate_run=again,
+            recreate_run=_recreate_run,
             conversation_bounds=lambda: services.conversation_bounds,
         )
         metrics.watch_background(background)

@@ -39,6 +39,7 @@ class HistoryContract:
     async def test_a_running_store_is_healthy(self, store: ResponseStore) -> None:
         await store.health()
         assert store.shared in (True, False)
+        assert store.lasting or not store.shared
 
     async def test_what_is_put_is_got(self, store: ResponseStore) -> None:
         """Byte for byte, for all item types."""

@@ -137,6 +137,11 @@ class ToolCalls:
         """Whether the limit on calls is reached."""
         return self._max_calls is not None and self._made >= self._max_calls
 
+    @property
+    def any_made(self) -> bool:
+        """Whether any call was begun."""
+        return self._made > 0
+
     def runs(self, name: str) -> bool:
         """Whether the gateway runs the tool that the model sees as `name`."""
         return name in self._bound_tools

@@ -123,6 +123,10 @@ class MemoryStore(CompletionStore, ConversationStore):
         return False
 
     @property
+    def lasting(self) -> bool:
+        return False
+
+    @property
     def size(self) -> int:
         """Stored bytes, as JSON. May lag behind a running log by a few thousand bytes."""
         return self._bytes_used.total

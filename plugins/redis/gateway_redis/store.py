@@ -70,6 +70,10 @@ class RedisStore:
     def shared(self) -> bool:
         return True
 
+    @property
+    def lasting(self) -> bool:
+        return True
+
     async def health(self) -> None:
         # A write that needs no memory and changes nothing: a primary that has become a replica answers PING.
         await self._server.command("DEL", self._health_key)
