@@ -25,6 +25,7 @@ from gateway.process_pool import (
     PoolBusy,
     ProcessPool,
 )
+from gateway.shares import current_owner
 
 _decoder = msgspec.msgpack.Decoder(Constraint)
 MAX_BYTES = 16 << 20
@@ -130,14 +131,15 @@ class Compiler:
         self.calls = 0
         """Number of compilations; cache hits are not counted."""
 
-    async def __call__(self, *arguments: Any, key: str = "") -> Any:
-        """The result for `arguments`. Calls with the same `key` (an owner) share a queue; other keys are not delayed by
-        it.
+    async def __call__(self, *arguments: Any, key: str | None = None) -> Any:
+        """The result for `arguments`. `key` is the owner, by default that of the current request: owners neither wait for each
+        other nor share results, whose time would tell what another one has used.
 
         Raises `InvalidRequest` if the compilation is refused, or exceeds the time or memory limit.
         """
-        digest = hashlib.sha256(msgspec.msgpack.encode(arguments)).digest()
-        done = await self._results.get(digest, partial(self._compile, arguments, key))
+        owner = current_owner() if key is None else key
+        digest = hashlib.sha256(msgspec.msgpack.encode([owner, arguments])).digest()
+        done = await self._results.get(digest, partial(self._compile, arguments, owner))
         if done.refusal is not None:
             raise _error(done.refusal)
         return done.result

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeVar
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.files import shrinking
+from gateway.shares import FairThreads
 
 logger = logging.getLogger("gateway.files")
 
@@ -94,7 +95,7 @@ class FilesDatabase:
         self._cuts_from = 0.0
         """When the write-ahead log may be cut again, by the monotonic clock."""
         self._closing = False
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=path.stem)
+        self._threads = FairThreads(_THREADS, thread_name_prefix=path.stem)
         self._file: DatabaseFile | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -15,20 +15,28 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
+from gateway.shares import ShareExceeded, Shares
+
 MAX_LOOKUPS: Final = 64
 """Maximum number of concurrent lookups, those included whose callers have given up."""
 
-_free = threading.BoundedSemaphore(MAX_LOOKUPS)
+LOOKUPS_OF_EACH: Final = 16
+"""Maximum number of those that one owner asks for."""
+
+_shares = Shares(MAX_LOOKUPS, each=LOOKUPS_OF_EACH, max_waiting=0)
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """All addresses of a host, from the system's resolver. Raises `OSError`."""
+    """All addresses of a host, from the system's resolver. Raises `OSError`, also if the owner of the current request looks up
+    too many names already."""
     try:
         return [str(ip_address(host))]
     except ValueError:
         pass
-    if not _free.acquire(blocking=False):
-        raise OSError("too many names are being looked up")
+    try:
+        owner = await _shares.take()
+    except ShareExceeded:
+        raise OSError("too many names are being looked up") from None
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Sequence[str]] = loop.create_future()
 
@@ -42,13 +50,13 @@ async def look_up(host: str, port: int) -> Sequence[str]:
         except BaseException as error:
             end = partial(answer.set_exception, error)
         finally:
-            _free.release()
+            _shares.leave(owner)
         with suppress(RuntimeError):  # the loop is closed, so nobody waits
             loop.call_soon_threadsafe(lambda: None if answer.done() else end())
 
     try:
         threading.Thread(target=run, name="lookup", daemon=True).start()
     except RuntimeError as error:
-        _free.release()
+        _shares.leave(owner)
         raise OSError("no thread for the lookup of a name") from error
     return await answer

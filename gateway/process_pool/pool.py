@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.process_pool.child import READY
+from gateway.shares import ShareExceeded, Shares
 
 ResultT = TypeVar("ResultT")
 
@@ -54,7 +54,8 @@ class ProcessPool:
     """Runs functions in helper processes, one call at a time in each.
 
     Processes are started on demand and reused. A process is killed if its call exceeds the deadline or is cancelled.
-    Queued calls are scheduled round-robin by `key`, so that one owner's calls do not delay another's.
+    The processes are shared between owners: queued calls are scheduled round-robin by owner, and each owner has a queue of its
+    own (`gateway.shares`).
     """
 
     def __init__(
@@ -67,18 +68,15 @@ class ProcessPool:
         max_calls: int | None = None,
         preload: Sequence[str] = (),
     ) -> None:
-        """`memory` limits the address space of a process and `max_result` the size of a result, both in bytes. A
+        """`max_waiting` calls of one owner may be queued. `memory` limits the address space of a process and `max_result` the size of a result, both in bytes. A
         process ends after `max_calls` calls, if given. `preload` names modules that a process imports at start, outside
         of any deadline."""
-        self._processes = processes
         self._memory = memory
-        self._max_waiting = max_waiting
         self._max_result = max_result
         self._max_calls = max_calls
         self._preload = list(preload)
         self._idle: list[_Helper] = []
-        self._running = 0
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._shares = Shares(processes, max_waiting=max_waiting)
         self._helpers: set[_Helper] = set()
         self._closed = False
 
@@ -92,21 +90,24 @@ class ProcessPool:
         function: Callable[..., ResultT],
         *arguments: object,
         seconds: float,
-        key: str = "",
+        key: str | None = None,
     ) -> ResultT:
         """Call a module-level function in a helper process.
 
         Arguments and result must be MessagePack values (JSON's, and bytes); a tuple is returned as a list. `seconds` is
-        counted from the start of the call, excluding queueing. Raises `HelperFailure`.
+        counted from the start of the call, excluding queueing. `key` is the owner, by default that of the current request.
+        Raises `HelperFailure`; `PoolBusy` if the owner has too many calls queued.
         """
         call = msgspec.msgpack.encode([function.__module__, function.__qualname__, arguments])
-        await self._take_turn(key)
+        try:
+            owner = await self._shares.take(key)
+        except ShareExceeded:
+            raise PoolBusy("Too many calls are queued for a helper process.") from None
         try:
             helper = await self._helper()
             answer = await self._ask(helper, call, seconds)
         finally:
-            self._running -= 1
-            self._wake_next()
+            self._shares.leave(owner)
         match answer:
             case [True, result]:
                 return result  # type: ignore[no-any-return]
@@ -128,43 +129,6 @@ class ProcessPool:
 
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
-
-    async def _take_turn(self, key: str) -> None:
-        if self._running < self._processes and not self._waiting:
-            self._running += 1
-            return
-        if sum(map(len, self._waiting.values())) >= self._max_waiting:
-            raise PoolBusy("Too many calls are queued for a helper process.")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, deque()).append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.cancelled():
-                self._leave_queue(key, turn)
-            else:  # this call was already woken
-                self._running -= 1
-                self._wake_next()
-            raise
-
-    def _leave_queue(self, key: str, turn: asyncio.Future[None]) -> None:
-        """Give up the place of a call that is cancelled while it waits, unless `_wake_next` has passed it over already."""
-        turns = self._waiting.get(key)
-        if turns is not None and turn in turns:
-            turns.remove(turn)
-            if not turns:
-                del self._waiting[key]
-
-    def _wake_next(self) -> None:
-        """Assign free places to queued calls, round-robin by key."""
-        while self._running < self._processes and self._waiting:
-            key, turns = self._waiting.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[key] = turns  # to the end: other keys come first
-            if not turn.done():
-                self._running += 1
-                turn.set_result(None)
 
     async def _helper(self) -> _Helper:
         while self._idle:

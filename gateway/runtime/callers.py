@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest
 from gateway.protocols import Principal, PrincipalLimits, PrioritizingEngine
+from gateway.shares import OWNER
 
 
 class Caller:
@@ -77,15 +78,17 @@ def engine_priority(engine: object, asked: int | None) -> int:
 class called_by:  # noqa: N801  # used as a function
     """Within the context, `caller` is the current one. Entered once."""
 
-    __slots__ = ("_caller", "_token")
+    __slots__ = ("_caller", "_owner", "_token")
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def __enter__(self) -> None:
         self._token = _CALLER.set(self._caller)
+        self._owner = OWNER.set(self._caller.owner or "")
 
     def __exit__(self, *exc_info: object) -> None:
+        OWNER.reset(self._owner)
         _CALLER.reset(self._token)
 
 

@@ -1,5 +1,5 @@
-"""Running functions in helper processes, which are killed at a deadline, and tasks within a context; folders that end with their
-process."""
+"""Running functions in helper processes, which are killed at a deadline, and tasks within a context; what several owners use at once,
+shared between them; folders that end with their process."""
 
 from gateway.process_pool import (
     FunctionFailed,
@@ -9,18 +9,23 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
+from gateway.shares import FairThreads, ShareExceeded, Shares, current_owner
 from gateway.task_context import running_task
 from gateway.temporary_folders import (
     TemporaryFolder,
 )
 
 __all__ = [
+    "FairThreads",
     "FunctionFailed",
     "HelperDeadlineExceeded",
     "HelperFailure",
     "PoolBusy",
     "ProcessPool",
+    "ShareExceeded",
+    "Shares",
     "TemporaryFolder",
+    "current_owner",
     "running_task",
     "wait_for_end",
 ]

@@ -24,6 +24,7 @@ from gateway.runtime.sealing import Sealer
 from gateway.runtime.services import NamedApi, RunSettings, Services
 from gateway.runtime.stored_keys import WatchedStoredKeys, check_holds_keys
 from gateway.runtime.usage_meter import UsageMeter
+from gateway.shares import share_threads
 from gateway.startup.model_serving import EngineUse, Opening, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import GivenServices
@@ -49,6 +50,7 @@ async def open_services(
     `starter` starts the processes of engines; by default this process does, and they end with `stack`.
     `opening` is entered while an engine is opened in this process.
     """
+    share_threads()
     check_access(config.server, authenticated=bool(config.authenticators))
     selection = select(config, plugins)
     authenticator, keys_file = await _authenticator(config.server, stack)

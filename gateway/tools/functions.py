@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import copy_context
 from functools import partial
@@ -26,10 +25,11 @@ import msgspec
 
 from gateway.errors import ConfigurationError
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
+from gateway.shares import FairThreads
 
 Function = Callable[..., Any]
 
-_THREADS = ThreadPoolExecutor(32, thread_name_prefix="tool-function")
+_THREADS = FairThreads(32, thread_name_prefix="tool-function")
 """Not asyncio's own threads: functions that hang would hold up large requests, which are read and rendered in those."""
 
 

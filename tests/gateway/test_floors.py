@@ -43,6 +43,7 @@ FLOORS = (
         "light_histograms",
         "request_stats",
         "shared_timers",
+        "shares",
         "stall_watch",
         "task_context",
         "temporary_files",

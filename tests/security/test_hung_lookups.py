@@ -12,6 +12,8 @@ import pytest
 
 from gateway.net import names
 from gateway.net.guard import resolve
+from gateway.protocols import Principal
+from gateway.runtime.callers import Caller, called_by
 from tests.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio
@@ -32,18 +34,22 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         raise socket.gaierror(socket.EAI_AGAIN, "No answer.")
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)
-    free = threading.BoundedSemaphore(names.MAX_LOOKUPS)
-    monkeypatch.setattr(names, "_free", free)
     yield asked
     over.set()
+    wait_until(lambda: not any(each.name == "lookup" for each in threading.enumerate()))
 
-    def all_ended() -> bool:
-        taken = sum(free.acquire(blocking=False) for _ in range(names.MAX_LOOKUPS))
-        for _ in range(taken):
-            free.release()
-        return taken == names.MAX_LOOKUPS
 
-    wait_until(all_ended)
+async def test_an_owner_who_fills_them_is_refused_and_nobody_else(hung: list[str]) -> None:
+    """Servers that a request names, whose name servers are silent: as many as it likes."""
+    with called_by(Caller(Principal(name="alice"))):
+        waiting = [asyncio.create_task(resolve(f"{n}.example", 80)) for n in range(500)]
+        await wait_until_async(lambda: sum(map(asyncio.Task.done, waiting)) == 500 - len(hung))
+        assert len(hung) == names.LOOKUPS_OF_EACH
+    with called_by(Caller(Principal(name="bob"))):
+        assert await resolve("localhost", 80)
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def test_they_hold_up_no_other_name_and_no_other_work(hung: list[str]) -> None:

@@ -38,9 +38,9 @@ class PreparedStructures:
             return
         data = encoded(constraint)
         key = hashlib.sha256(data).digest()
-        if self._prepared.get(key) is None:
-            made = await self.compiler(data, self._dialect, self._settings, key=owner)
-            self._prepared.put(key, made, len(data))
+        # Asked even if it is prepared: the time must not tell an owner which schemas others have sent.
+        made = await self.compiler(data, self._dialect, self._settings, key=owner)
+        self._prepared.put(key, made, len(data))
 
     def fields(self, constraint: Constraint) -> dict[str, Any]:
         """See `Structures`."""

@@ -19,6 +19,7 @@ from gateway.sdk.processes import (
     HelperFailure,
     PoolBusy,
     ProcessPool,
+    current_owner,
 )
 from gateway_chat_template import isolated_worker
 from gateway_chat_template.environment import told
@@ -57,16 +58,17 @@ class IsolatedTemplates:
             max_result=4 * self._limit + 1_048_576,
             preload=["gateway_chat_template.isolated_worker"],
         )
-        self._cache = LruCache[str, IsolatedTemplate](_CACHED)
+        self._cache = LruCache[tuple[str, str], IsolatedTemplate](_CACHED)
 
     async def inspect(self, source: str) -> IsolatedTemplate:
         """Compile and inspect the template, unless it is cached."""
-        if (known := self._cache.get(source)) is not None:
+        key = current_owner(), source  # the time would tell an owner which templates others send
+        if (known := self._cache.get(key)) is not None:
             return known
         call = self._pool.run(isolated_worker.inspect, source, self._tokens, seconds=_SECONDS)
         variables, features = await self._result(call)
         found = IsolatedTemplate(source, frozenset(variables), msgspec.convert(features, Features))
-        self._cache.put(source, found)
+        self._cache.put(key, found)
         return found
 
     async def render(self, source: str, variables: Mapping[str, Any], today: str | None) -> str:

@@ -27,7 +27,7 @@ class ConfiguredServer(ToolServer):
         pool: ProcessPool,
     ) -> None:
         self.label = label
-        self._output = OutputCheck(pool, label)
+        self._output = OutputCheck(pool)
         self._config = config
         self._closing_connections = closing_connections
         self._tool_list = ToolList(self._list, ttl=config.tools_ttl, label=label, goes_on=True)

@@ -19,9 +19,8 @@ _SECONDS: Final = 2.0
 class OutputCheck:
     """Validates the results of one server's tools, in helper processes."""
 
-    def __init__(self, pool: ProcessPool, label: str) -> None:
+    def __init__(self, pool: ProcessPool) -> None:
         self._pool = pool
-        self._label = label
         self._schemas: dict[str, str] = {}
 
     def listed(self, tools: Iterable[Tool]) -> None:
@@ -42,9 +41,7 @@ class OutputCheck:
             return "its answer has no structured content, which its outputSchema demands"
         value = msgspec.json.encode(result.structured_content).decode()
         try:
-            found = await self._pool.run(
-                schema_violation, schema, value, seconds=_SECONDS, key=self._label
-            )
+            found = await self._pool.run(schema_violation, schema, value, seconds=_SECONDS)
         except HelperDeadlineExceeded:
             return "its answer could not be checked against its outputSchema in time"
         except FunctionFailed as failure:

@@ -95,7 +95,7 @@ class RemoteServers:
         if kept is None:
             kept = (
                 ToolList(server.list_tools, ttl=self._config.tools_ttl, label="of a request"),
-                OutputCheck(self._pool, url),
+                OutputCheck(self._pool),
             )
             self._lists.put(key, kept)
         server.tool_list, server.output = kept

@@ -7,11 +7,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from gateway.sdk.files import DatabaseFile
+from gateway.sdk.processes import FairThreads
 from gateway.sdk.sql import Operation, Statement
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect, run
@@ -31,7 +31,7 @@ class SqliteDatabase:
         self._file = DatabaseFile(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
-        self._readers = ThreadPoolExecutor(config.readers, thread_name_prefix="sqlite-reader")
+        self._readers = FairThreads(config.readers, thread_name_prefix="sqlite-reader")
         self._free = asyncio.Semaphore(MAX_WAITING)
         self._writer = SqliteWriter(
             path,

@@ -1,0 +1,272 @@
+"""Shares of what several owners use at once: threads, helper processes, lookups, sandboxes.
+
+An owner is the name of the principal whose request is served (`current_owner`), never a name that a request chooses. Who waits
+is served in turns by owner, no owner holds all places, and what waits is bounded for each owner alone: who asks for too much is
+refused, and nobody else.
+
+How to use it:
+
+- **Threads:** `await asyncio.to_thread(...)` in a running gateway, as ever: the threads of its event loop are `FairThreads`. A pool
+  of threads of its own is `FairThreads(4)` in place of `ThreadPoolExecutor(4)`.
+- **Processes:** `gateway.process_pool.ProcessPool`.
+- **Anything else:** `async with Shares(8).turn(): ...`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+OWNER: ContextVar[str] = ContextVar("gateway.owner", default="")
+"""Whom the current task works for. Set with the caller of each request."""
+
+
+def current_owner() -> str:
+    """The owner that the current task works for. Empty in anonymous mode, and for the gateway's own work."""
+    return OWNER.get()
+
+
+class ShareExceeded(Exception):
+    """An owner has as many pieces of work waiting as it may."""
+
+
+class Turns(Generic[T]):
+    """Pieces of work that run or wait for one of several places. Not thread-safe.
+
+    A place that becomes free goes to the owner that has waited longest for its turn, among those that hold fewer than `each`.
+    """
+
+    def __init__(
+        self, places: int, *, each: int | None = None, max_waiting: int | None = None
+    ) -> None:
+        """`each`: most places of one owner, by default all but a quarter. Work without an owner may have all of them. An owner
+        may have `max_waiting` pieces more than it may run; None sets no bound."""
+        self._places = places
+        self._each = max(1, places - places // 4) if each is None else each
+        self._max_waiting = max_waiting
+        self._waiting: OrderedDict[str, deque[T]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        self._taken = 0
+
+    def most_of(self, owner: str) -> int:
+        """How many places the owner may hold."""
+        return self._each if owner else self._places
+
+    def add(self, owner: str, piece: T) -> None:
+        """Let a piece of work wait. Raises `ShareExceeded`."""
+        waiting = self._waiting.get(owner)
+        if self._max_waiting is not None:
+            pieces = self._running[owner] + (len(waiting) if waiting else 0)
+            if pieces >= self.most_of(owner) + self._max_waiting:
+                raise ShareExceeded
+        if waiting is None:
+            waiting = self._waiting[owner] = deque()
+        waiting.append(piece)
+
+    def next(self) -> tuple[str, T] | None:
+        """The piece of work whose turn it is, which has a place from now on until `leave`. None if none may run now."""
+        if self._taken >= self._places:
+            return None
+        for owner in self._waiting:
+            if self._running[owner] < self.most_of(owner):
+                break
+        else:
+            return None
+        waiting = self._waiting[owner]
+        piece = waiting.popleft()
+        if waiting:
+            self._waiting.move_to_end(owner)
+        else:
+            del self._waiting[owner]
+        self._taken += 1
+        self._running[owner] += 1
+        return owner, piece
+
+    def leave(self, owner: str) -> None:
+        """Give back a place of the owner."""
+        self._taken -= 1
+        self._running[owner] -= 1
+        if not self._running[owner]:
+            del self._running[owner]
+
+    def remove(self, owner: str, piece: T) -> None:
+        """Take a waiting piece of work out."""
+        waiting = self._waiting[owner]
+        waiting.remove(piece)
+        if not waiting:
+            del self._waiting[owner]
+
+    def clear(self) -> list[T]:
+        """Take all waiting pieces of work out."""
+        all_of_them = [piece for waiting in self._waiting.values() for piece in waiting]
+        self._waiting.clear()
+        return all_of_them
+
+
+class Shares:
+    """Places for what is done at once, shared between owners. Thread-safe, and bound to no event loop."""
+
+    def __init__(
+        self, places: int, *, each: int | None = None, max_waiting: int | None = None
+    ) -> None:
+        """See `Turns`."""
+        self._turns = Turns[_Waiter](places, each=each, max_waiting=max_waiting)
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def turn(self, owner: str | None = None) -> AsyncIterator[None]:
+        """Wait for the turn of the owner (by default the current one), and hold the place within the context. Raises
+        `ShareExceeded`."""
+        owner = await self.take(owner)
+        try:
+            yield
+        finally:
+            self.leave(owner)
+
+    async def take(self, owner: str | None = None) -> str:
+        """Like `turn`, for a place that is given back by `leave`. Returns its owner."""
+        if owner is None:
+            owner = current_owner()
+        waiter = _Waiter(asyncio.get_running_loop().create_future())
+        with self._lock:
+            self._turns.add(owner, waiter)
+        self._serve()
+        if waiter.has_place:
+            return owner
+        try:
+            await waiter.woken
+        except asyncio.CancelledError:
+            with self._lock:
+                if not waiter.has_place:
+                    self._turns.remove(owner, waiter)
+                    raise
+            self.leave(owner)
+            raise
+        return owner
+
+    def leave(self, owner: str) -> None:
+        """Give back a place. May be called in any thread."""
+        with self._lock:
+            self._turns.leave(owner)
+        self._serve()
+
+    def _serve(self) -> None:
+        """Give the free places to those whose turn it is."""
+        while True:
+            with self._lock:
+                found = self._turns.next()
+                if found is None:
+                    return
+                owner, waiter = found
+                waiter.has_place = True
+            try:
+                waiter.woken.get_loop().call_soon_threadsafe(_wake, waiter.woken)
+            except RuntimeError:  # its loop is closed
+                with self._lock:
+                    self._turns.leave(owner)
+
+
+class _Waiter:
+    __slots__ = ("has_place", "woken")
+
+    def __init__(self, woken: asyncio.Future[None]) -> None:
+        self.woken = woken
+        self.has_place = False
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+class FairThreads(ThreadPoolExecutor):
+    """A pool of threads that is shared between owners. What is submitted belongs to the owner of the task that submits it."""
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        thread_name_prefix: str = "",
+        *,
+        each: int | None = None,
+    ) -> None:
+        """See `ThreadPoolExecutor` and `Turns`."""
+        if max_workers is None:
+            max_workers = min(32, (os.cpu_count() or 1) + 4)
+        super().__init__(max_workers, thread_name_prefix)
+        self._turns = Turns[_Work](max_workers, each=each)
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See `ThreadPoolExecutor`."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._turns.add(current_owner(), _Work(future, fn, args, kwargs))
+            found = self._turns.next()
+            if found is not None:
+                try:
+                    super().submit(self._work, *found)
+                except RuntimeError:
+                    self._turns.leave(found[0])
+                    raise
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See `ThreadPoolExecutor`."""
+        with self._lock:
+            self._ended = True
+            dropped = self._turns.clear() if cancel_futures else []
+        for work in dropped:
+            work.future.cancel()
+        super().shutdown(wait)
+
+    def _work(self, owner: str, work: _Work) -> None:
+        """Run a piece of work, and those whose turn it is after it."""
+        while True:
+            work.run()
+            del work  # nothing is held while the thread waits
+            with self._lock:
+                self._turns.leave(owner)
+                found = self._turns.next()
+            if found is None:
+                return
+            owner, work = found
+            del found
+
+
+class _Work(Struct, eq=False):
+    """A call that was submitted."""
+
+    future: Future[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self.function(*self.arguments, **self.options)
+        except BaseException as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+
+def share_threads() -> None:
+    """Make the threads of the running event loop (`asyncio.to_thread`) fair between owners."""
+    asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix="shared"))
