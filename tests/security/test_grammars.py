@@ -15,7 +15,7 @@ import pytest
 
 from gateway.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence
 from gateway.engines.compiling import Compiler, encoded
-from gateway.errors import InvalidRequest
+from gateway.errors import InvalidRequest, RateLimited
 from gateway.json_schema import SchemaNode
 from gateway.testing.server import RunningGateway, run_gateway
 
@@ -398,6 +398,29 @@ async def test_each_is_compiled_once(helper: Compiler) -> None:
     with pytest.raises(InvalidRequest):
         await helper("bad")
     assert helper.calls == 2
+
+
+@pytest.mark.anyio
+async def test_what_one_owner_has_compiled_saves_another_no_time(helper: Compiler) -> None:
+    """It would tell whether somebody else has sent the same schema."""
+    for _ in range(2):
+        assert await helper("a", key="bob") == "A"
+        assert await helper("a", key="alice") == "A"
+    assert helper.calls == 2
+
+
+@pytest.mark.anyio
+async def test_one_owner_who_fills_the_queue_is_refused_and_nobody_else(helper: Compiler) -> None:
+    tasks = [asyncio.create_task(helper("a", n, key="alice")) for n in range(400)]
+    await asyncio.sleep(0)
+    assert await helper("a", key="bob") == "A"
+    assert helper.calls - 400 == 1
+    ended = [each for each in tasks if each.done()]
+    assert sum(isinstance(each.exception(), RateLimited) for each in ended) == 400 - 257
+    assert len(ended) <= 400 - 257 + 3, "bob waits for a turn or two"
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.mark.anyio
