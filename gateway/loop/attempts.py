@@ -10,6 +10,8 @@ from typing import Generic, TypeAlias, TypeVar
 from gateway.errors import GatewayError, InvalidRequest, ServerShuttingDown, StoreUnavailable
 from gateway.loop.policies import Rerouted
 from gateway.metrics import Metrics
+from gateway.runtime.callers import current_principal
+from gateway.runtime.limiter import Limiter, Preparation
 
 logger = logging.getLogger("gateway.loop.attempts")
 
@@ -34,6 +36,7 @@ class Attempts(Generic[PlanT]):
         names: Sequence[str | None],
         plan: Callable[[str | None], Awaitable[PlanT]],
         metrics: Metrics,
+        limiter: Limiter,
         *,
         hold: Hold,
         hold_first: Hold | None = None,
@@ -47,16 +50,22 @@ class Attempts(Generic[PlanT]):
         self._held: AbstractAsyncContextManager[object] | None = None
         """The context of the model of the last plan."""
         self._metrics = metrics
+        self._limiter = limiter
+        self._preparation: Preparation | None = None
         self._reason: Exception | None = None
         """The last error that moved on to another model."""
         self._tried: str | None = None
         self._reroutes = 0
 
     async def __aenter__(self) -> Attempts[PlanT]:
-        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue."""
+        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue, and the request
+        is one of those of its key that are being prepared. Raises `RateLimited` if these are too many."""
+        self._preparation = self._limiter.prepare(current_principal())
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
+        if self._preparation is not None:
+            self._preparation.end()
         self._hold_now = self._hold
         await self.release()
 

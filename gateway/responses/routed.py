@@ -52,7 +52,12 @@ async def prepare_run(
         request.model, api="responses", use="generates", owner=owner, size=size
     )
     attempts = Attempts(
-        names, plan, services.metrics, hold=services.lookup.loaded, hold_first=hold_first
+        names,
+        plan,
+        services.metrics,
+        services.limiter,
+        hold=services.lookup.loaded,
+        hold_first=hold_first,
     )
     async with attempts:
         run = ResponseRun(await attempts.begin(), services, quiet=quiet, attempts=attempts)

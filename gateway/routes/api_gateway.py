@@ -174,7 +174,9 @@ class ApiGateway:
         async def prepare(name: str | None) -> PreparedGeneration:
             return await self._prepare(request, services.lookup.model(name))
 
-        attempts = Attempts(names, prepare, services.metrics, hold=services.lookup.loaded)
+        attempts = Attempts(
+            names, prepare, services.metrics, services.limiter, hold=services.lookup.loaded
+        )
         async with attempts:
             return ApiAnswer(await attempts.begin(), request, services, attempts, self._api)
 

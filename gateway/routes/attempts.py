@@ -33,6 +33,7 @@ async def attempts_of(
         names,
         plan,
         services.metrics,
+        services.limiter,
         hold=partial(services.lookup.loaded, use=use),
         hold_first=partial(loaded, request, use=use),
     )

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from gateway.caches import LruCache
 from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
 from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
@@ -27,6 +29,8 @@ RETRY_SECONDS = 1.0
 """Interval between attempts while the store does not answer."""
 _MAX_PENDING = 100_000
 """Maximum number of ended requests that wait for the store."""
+_REFUSED = 4096
+"""Number of keys whose last refusal is remembered."""
 _AT_ONCE = 500
 """Maximum number of ended requests in one call of the store."""
 
@@ -39,6 +43,23 @@ class AdmittedRequest(Struct, frozen=True, eq=False):
     reserved: int
     day: int
     counters: LimitCounters
+
+
+class Preparation:
+    """A request that is being prepared. Held until it is admitted, refused or given up."""
+
+    __slots__ = ("_counts", "_name")
+
+    def __init__(self, name: str, counts: Counter[str]) -> None:
+        self._name = name
+        self._counts = counts
+        counts[name] += 1
+
+    def end(self) -> None:
+        """Called once."""
+        self._counts[self._name] -= 1
+        if not self._counts[self._name]:
+            del self._counts[self._name]
 
 
 class Limiter:
@@ -60,8 +81,41 @@ class Limiter:
         self._away_until = 0.0
         """Until then, the store is not asked. 0.0: it answers."""
         self._running: dict[str, AdmittedRequest] = {}
+        self._preparing: Counter[str] = Counter()
+        self._refused = LruCache[str, tuple[PrincipalLimits, float, LimitState]](_REFUSED)
+        """By key: until when all its requests are refused, because it has sent too many in a minute."""
         self._ended: list[tuple[AdmittedRequest, int]] = []
         self._changed = asyncio.Event()
+
+    def prepare(self, principal: Principal | None) -> Preparation | None:
+        """Ask for the limits before anything is done for a request, as far as they do not depend on its tokens and this process
+        knows them. None if the principal has no limits. Raises `RateLimited`.
+
+        A request is refused while `admit` would refuse each request of the key because of those of the last minute, and while
+        as many requests of the key are being prepared here as it may have at once, or in a minute. It is counted by `admit` alone.
+        """
+        if principal is None or not principal.limits.any:
+            return None
+        name, limits = principal.name, principal.limits
+        if (refused := self._refused.get(name)) is not None:
+            known, until, state = refused
+            left = until - asyncio.get_running_loop().time()
+            if left > 0 and known == limits:
+                state = structs.replace(state, retry_after=left)
+                self._tell(limits, state)
+                raise _refusal(principal, state, 1)
+        preparing = self._preparing[name]
+        if preparing and preparing >= min(
+            most
+            for most in (limits.max_concurrent_requests, limits.requests_per_minute, preparing + 1)
+            if most is not None
+        ):
+            raise RequestLimitReached(
+                f"Rate limit reached for the API key '{name}': {preparing} of its requests are being prepared, as many as it may "
+                "send. Retry when one of them has begun.",
+                retry_after=1,
+            )
+        return Preparation(name, self._preparing)
 
     async def admit(
         self, principal: Principal | None, *, prompt: int, output: int
@@ -87,14 +141,20 @@ class Limiter:
             wanted = min(wanted, most)
         request_id = new_id("adm_")
         state, counters = await self._count(principal, request_id, wanted)
-        caller = current_caller()
-        if caller is not None:
-            caller.limit_headers = limit_headers(limits, state)
+        self._tell(limits, state)
         if state.refused is not None:
+            if state.refused == "requests":
+                until = asyncio.get_running_loop().time() + state.retry_after
+                self._refused.put(principal.name, (limits, until, state))
             raise _refusal(principal, state, wanted)
         charge = AdmittedRequest(principal, request_id, wanted, state.day, counters)
         self._running[request_id] = charge
         return charge
+
+    def _tell(self, limits: PrincipalLimits, state: LimitState) -> None:
+        caller = current_caller()
+        if caller is not None:
+            caller.limit_headers = limit_headers(limits, state)
 
     def settle(self, charge: AdmittedRequest, used: int) -> None:
         """End an admitted request, which has used `used` tokens. Does nothing if it was ended before."""

@@ -39,6 +39,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
                 key("leaver", tokens_per_day=LIMIT),
                 key("chooser", tokens_per_minute=1000),
                 key("narrow", models=["m"]),
+                *(key(f"once{n}", requests_per_minute=1) for n in range(4)),
             ]
         },
         "models": {
@@ -82,6 +83,36 @@ def test_a_client_that_leaves_has_used_what_was_made(gateway: RunningGateway, pa
     wait_until(lambda: not gateway.services.limiter._running)
     # The prompt and, with max_tokens, 5000 tokens were counted at the beginning, and what was used at the end.
     wait_until(lambda: 20 < day_tokens(gateway, "leaver") - before < 5000)
+
+
+BAD_PART = {"url": "data:image/png;base64,AAAA"}
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": BAD_PART}]}]},
+    "/responses": {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": BAD_PART["url"]}]}]},
+    "/completions": {"prompt": "a", "guided_json": {"type": "no type"}},
+    "/messages": {"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}]}]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_a_key_that_has_reached_its_limit_has_nothing_read_or_compiled(
+    gateway: RunningGateway, path: str
+) -> None:
+    """It is told so before what it sends is looked at more closely."""
+    name = f"once{list(UNREADABLE).index(path)}"
+    headers = {"authorization": f"Bearer sk-{name}", "anthropic-version": "2023-06-01"}
+
+    def ask() -> httpx.Response:
+        body = {"model": "m", **UNREADABLE[path]}
+        return httpx.post(gateway.base_url + path, json=body, headers=headers, timeout=60)
+
+    first = ask()
+    assert 400 <= first.status_code < 429, "it cannot be answered, and is not counted"
+    assert send(gateway, name, chat("hi")).status_code == 200
+    assert send(gateway, name, chat("hi")).status_code == 429
+    refused = ask()
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) > 0
 
 
 def test_choices_count_when_the_request_begins(gateway: RunningGateway) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.errors import StoreUnavailable, TokenLimitReached
+from gateway.errors import RequestLimitReached, StoreUnavailable, TokenLimitReached
 from gateway.protocols import LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.limiter import Limiter, duration
@@ -106,6 +106,48 @@ async def test_headers_are_those_of_openai() -> None:
         "x-ratelimit-remaining-tokens": "540",
         "x-ratelimit-reset-tokens": "6s",
     }
+
+
+async def test_a_key_that_is_refused_is_refused_before_its_next_request_is_prepared() -> None:
+    counters = Hung()
+    limiter, caller = Limiter(counters), Caller(ADA)
+    with called_by(caller):
+        for _ in range(3):
+            await limiter.admit(ADA, prompt=1, output=1)
+        with pytest.raises(RequestLimitReached):
+            await limiter.admit(ADA, prompt=1, output=1)
+        asked = counters.asked
+        with pytest.raises(RequestLimitReached, match="Limit 3") as refusal:
+            limiter.prepare(ADA)
+    assert 0 < int(dict(refusal.value.headers)["retry-after"]) <= 20
+    assert counters.asked == asked
+    # Another limit, or another key, is another question.
+    more = PrincipalLimits(requests_per_minute=300)
+    assert limiter.prepare(Principal(name="ada", limits=more)) is not None
+    assert limiter.prepare(Principal(name="bob", limits=ADA.limits)) is not None
+    assert limiter.prepare(Principal(name="eve")) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "many"),
+    [
+        (PrincipalLimits(requests_per_minute=3), 3),
+        (PrincipalLimits(requests_per_minute=3, max_concurrent_requests=2), 2),
+        (PrincipalLimits(tokens_per_minute=3), 50),
+    ],
+)
+async def test_no_more_requests_are_prepared_at_once_than_a_key_may_send(
+    limits: PrincipalLimits, many: int
+) -> None:
+    limiter, ada = Limiter(None), Principal(name="ada", limits=limits)
+    prepared = [limiter.prepare(ada) for _ in range(many)]
+    if limits.tokens_per_minute is None:
+        with pytest.raises(RequestLimitReached, match="being prepared"):
+            limiter.prepare(ada)
+    for each in prepared:
+        assert each is not None
+        each.end()
+    assert limiter.prepare(ada) is not None
 
 
 @pytest.mark.parametrize(
