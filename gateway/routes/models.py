@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from gateway.errors import ConfigurationError, EngineUnavailable, MethodNotAllowed, ModelNotFound
 from gateway.protocols import Capability, Engine
 from gateway.routes.answers import json_answer
+from gateway.routes.codex_catalogue import codex_catalogue
 from gateway.routes.state import HttpRequest, services_of, services_to_change
 from gateway.runtime.media import shown_capabilities
 from gateway.runtime.model_slot import ModelSlot
@@ -31,11 +32,14 @@ _INTERNAL: Final[frozenset[Capability]] = frozenset(
 
 @get("/v1/models")
 async def list_models(request: HttpRequest) -> ASGIApp:
-    """List all models."""
+    """List all models; for Codex, which sends `client_version`, with the list of its own form too."""
     services = services_of(request)
     shown = await asyncio.gather(*map(_shown_with_adapters, services.lookup.visible_slots()))
     visible = [each for models in shown for each in models if services.lookup.may_use(each.id)]
-    return json_answer(ModelList(data=visible))
+    for_codex = "client_version" in request.query_params
+    return json_answer(
+        ModelList(data=visible, models=codex_catalogue(visible) if for_codex else UNSET)
+    )
 
 
 @get("/v1/models/{model:path}")

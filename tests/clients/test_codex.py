@@ -88,6 +88,20 @@ class Codex:
         lines = done.stdout.splitlines()
         return done, [json.loads(line) for line in lines if line.startswith("{")]
 
+    def debug(self, subject: str) -> Any:
+        """What `codex debug` shows, with the configuration of the last run."""
+        done = subprocess.run(
+            [str(self._command), "debug", subject],
+            cwd=self.work,
+            env={**os.environ, "CODEX_HOME": str(self.home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
 
 def items(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """The finished items of one type, without warnings about the model's name."""
@@ -297,3 +311,22 @@ def test_a_session_that_was_compacted_goes_on_with_another_model(
     engine: Any = agents.services.models["other"].engine
     prompt = engine.tokenizer.decode(engine.requests[-1].prompt.token_ids)
     assert "They spoke of ostriches." in prompt
+
+
+def test_it_finds_the_models_of_the_gateway(
+    agents: RunningGateway, node_modules: Path, tmp_path: Path
+) -> None:
+    """The list that it asks for with its version replaces its own; it works with what it found there."""
+    command = node_modules / ".bin" / "codex"
+    if not command.exists():
+        pytest.skip("@openai/codex is not installed there")
+    codex = Codex(command, agents.base_url, tmp_path)
+    codex.settings = "features = { api_key_model_discovery = true }"
+    codex.provider = (
+        f'model_catalog_url = "{agents.base_url}/models"\nexperimental_bearer_token = "none"'
+    )
+    codex.run("hello", model="other")
+    shown = codex.debug("models")
+    models = {each["slug"]: each for each in shown["models"]}
+    assert set(models) == {"demo", "gpt-6-sol", "other"}
+    assert models["other"]["context_window"] == agents.services.models["other"].info.max_model_len

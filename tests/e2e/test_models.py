@@ -74,6 +74,17 @@ def test_what_the_list_says_of_each_model(gateway: RunningGateway) -> None:
     assert "aliases" not in models["vectors"]
 
 
+def test_codex_gets_a_list_of_its_form_too(gateway: RunningGateway) -> None:
+    """With its version in the query. Each name that can generate has an entry."""
+    where = f"{gateway.base_url}/models"
+    answer = httpx.get(where, params={"client_version": "0.169.0"}, timeout=30).json()
+    assert [model["id"] for model in answer["data"]] == ["one", "tuned", "vectors"]
+    entries = {each["slug"]: each for each in answer["models"]}
+    assert list(entries) == ["one", "gpt-x", "owner/one-GGUF:Q4_K_M", "tuned"]
+    assert entries["gpt-x"]["context_window"] == 4096
+    assert "models" not in httpx.get(where, timeout=30).json()
+
+
 def test_no_path_of_a_file_is_shown(
     gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
