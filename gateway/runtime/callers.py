@@ -62,7 +62,10 @@ def engine_priority(engine: object, asked: int | None) -> int:
     caller = current_caller()
     if priority < 0 and caller is not None and caller.principal is not None:
         least = min(0, caller.principal.priority)
-        if priority < least:
+        if (
+            priority + (max(0, caller.priority) if isinstance(engine, PrioritizingEngine) else 0)
+            < least
+        ):
             raise InvalidRequest(
                 f"Invalid 'priority': {priority}. Requests of the API key '{caller.principal.name}' have {least} or more: a lower one goes "
                 "before the requests of others. The `priority` of the key allows it.",

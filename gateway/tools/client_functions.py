@@ -53,7 +53,7 @@ def client_functions(
                 item_type="function_call",
                 namespace=namespace,
                 shown_name=each.name,
-                marks_encrypted=_marks_encrypted(definition.parameters),
+                parameters=definition.parameters,
             )
         else:
             definition = ToolDefinition(
@@ -91,16 +91,6 @@ def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, Clie
 
 def _optional(value: Any) -> Any:
     return None if value is UNSET else value
-
-
-def _marks_encrypted(parameters: Any) -> bool:
-    """Whether the schema of a tool's arguments asks for one of them to be encrypted."""
-    properties = parameters.get("properties") if isinstance(parameters, dict) else None
-    if not isinstance(properties, dict):
-        return False
-    return any(
-        isinstance(each, dict) and each.get("encrypted") is True for each in properties.values()
-    )
 
 
 def _grammar(written: wire.CustomFormat | UnsetType) -> Constraint | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -31,8 +31,21 @@ class CallRole(Struct, frozen=True, kw_only=True):
     namespace: str | None = None
     shown_name: str | None = None
     """The name that the client knows, if it differs from the model's (namespaced tools)."""
-    marks_encrypted: bool = False
-    """Whether a call says that none of its arguments is encrypted, because the tool's schema asks for that."""
+    parameters: Any = None
+    """The schema of the arguments of a client's function."""
+
+    @property
+    def marks_encrypted(self) -> bool:
+        """Whether a call says that none of its arguments is encrypted, because the tool's schema asks for that.
+
+        Looked up when the tool is called: a request may have many tools with large schemas.
+        """
+        properties = (
+            self.parameters.get("properties") if isinstance(self.parameters, dict) else None
+        )
+        return isinstance(properties, dict) and any(
+            isinstance(each, dict) and each.get("encrypted") is True for each in properties.values()
+        )
 
 
 class ClientTool(Struct, frozen=True):
