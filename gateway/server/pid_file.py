@@ -9,7 +9,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gateway.errors import ConfigurationError
@@ -23,32 +23,37 @@ def pid_file(config: Path) -> Iterator[None]:
 
     The file is locked, so that a process id that is left behind is recognized. Does nothing but log if it cannot be written.
     """
-    try:
-        path = _path(config)
-        # Each server has a file of its own, since several may use one configuration.
-        own = path.with_name(f"{path.name}.{os.getpid()}")
-        descriptor = os.open(own, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except (OSError, ConfigurationError) as error:
-        logger.warning("`gateway reload` will not find this server: %s", error)
+    with ExitStack() as files:
+        try:
+            for path in _paths(config):
+                # Each server has files of its own, since several may use one configuration.
+                files.enter_context(_locked(path.with_name(f"{path.name}.{os.getpid()}")))
+        except (OSError, ConfigurationError) as error:
+            logger.warning("`gateway reload` will not find this server: %s", error)
         yield
-        return
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """While entered, the file is there, and this process holds its lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         with suppress(OSError):
-            own.unlink()
+            path.unlink()
         os.close(descriptor)
 
 
 def servers_of(config: Path) -> list[int]:
     """Process ids of the running servers of this user with the configuration file `config`."""
-    path = _path(config)
-    found = []
-    for each in path.parent.glob(f"{path.name}.*"):
-        number = each.name.rpartition(".")[2]
-        if number.isascii() and number.isdigit() and _is_locked(each):
-            found.append(int(number))
+    found = set()
+    for path in _paths(config):
+        for each in path.parent.glob(f"{path.name}.*"):
+            number = each.name.rpartition(".")[2]
+            if number.isascii() and number.isdigit() and _is_locked(each):
+                found.add(int(number))
     return sorted(found)
 
 
@@ -70,8 +75,12 @@ def _is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _path(config: Path) -> Path:
-    """The beginning of the files' path, in a folder that only this user can write to. Raises `ConfigurationError`."""
+def _paths(config: Path) -> list[Path]:
+    """The beginnings of the files' paths, in a folder that only this user can write to. Raises `ConfigurationError`.
+
+    There is one for the path as it is given, and one for the file that it leads to. A link may lead to another file by the time of a
+    reload, as those of Kubernetes' ConfigMaps do; and another path may lead to the same file.
+    """
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = Path(base) / f"litegate-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -80,4 +89,5 @@ def _path(config: Path) -> Path:
         raise ConfigurationError(
             f"{folder} is not a folder that only this user can use; remove it."
         )
-    return folder / hashlib.sha256(os.fsencode(config.resolve())).hexdigest()[:32]
+    ways = dict.fromkeys((config.absolute(), config.resolve()))
+    return [folder / hashlib.sha256(os.fsencode(each)).hexdigest()[:32] for each in ways]
