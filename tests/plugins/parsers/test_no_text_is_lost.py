@@ -27,10 +27,10 @@ from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 
 DATA = Path(__file__).parents[2] / "data"
 MARKUP = re.compile(
-    r"<｜tool▁call▁begin｜>function<｜tool▁sep｜>|<\|tool_call>:?call:|<\|tool_call:begin\|>[^<]*<\|tool_call:name\|>|<start_function_call>call:|<\|(?:open|close)\|>[^<]*<\|sep\|>|<\|(?:start|channel)\|>(?:(?!<\|message\|>).)*(?:<\|message\|>|\Z)| ?to=[^<]*<\|\w+\|>"
+    r"<\|tool_call>call:|<start_function_call>call:|<\|(?:open|close)\|>[^<]*<\|sep\|>|<\|(?:start|channel)\|>(?:(?!<\|message\|>).)*(?:<\|message\|>|\Z)| ?to=[^<]*<\|\w+\|>"
     r"|<｜tool_sep｜>[^<]*<[^>]*>|<ifm\|arg_type>[^<]*</ifm\|arg_type>|<\|plamo:begin_tool_request:plamo\|>[^<]*<[^>]*>"
     r"|(?:<\|message_model\|>|(?<![^\n]))[^<]*<\|content_\w*\|>"
-    r'|"(?:type|id|tool_call_id|call_id)"\s*:\s*(?:"[^"]*"|\d+)|assistant|```\w*\n?'
+    r'|"(?:type|id|tool_call_id|call_id)"\s*:\s*(?:"[^"]*"|\d+)|assistant|```\w*'
     r"|[<\[][^<>\[\]\s]*[>\]]|<[^<>\n]*>|\]<\]minimax\[>\[",
     re.DOTALL,
 )
@@ -88,8 +88,7 @@ def test_a_word_anywhere_is_found_again(seed: int) -> None:
         tail: Any = "unknown" if name == "harmony" else random.choice(["text", "reasoning"])
         context = ParserContext(tail=tail, tools=random.choice([tools, {}]))
         at_once = read(name, [raw], context)
-        found = any(WORD in each.name + each.text for each in at_once)
-        assert found, (name, tail, raw[max(0, at - 40) : at + 40], raw, at_once)
+        assert any(WORD in each.name + each.text for each in at_once), (name, tail, raw, at_once)
         for parts in cuttings(random, raw):
             assert read(name, parts, context) == at_once, (name, raw)
 

@@ -22,8 +22,6 @@ def arguments_schema(tool: ToolDefinition | None) -> SchemaNode:
 
 
 _MAX_BRANCHES: Final = 64
-_LOOKED_AT: Final = 12
-"""Branches, and members of each, among which a discriminator is searched: each call of a union is searched anew."""
 
 
 class MemberTypes:
@@ -69,15 +67,11 @@ class MemberTypes:
 
     def undecided(self, key: str) -> bool:
         """Whether the types of the member `key` depend on a member that is not written yet."""
-        if len(self._branches) < 2 or self._discriminated is False:
+        if not self._discriminated or len(self._branches) < 2:
             return False
         found = [branch.member(key) for branch in self._branches]
         members = [node for node in found if node is not None]
-        if any(map(_is_listed, members)) or len({node.types() for node in members}) < 2:
-            return False
-        if self._discriminated is None:
-            self._discriminated = any(map(_has_discriminator, self._branches[:_LOOKED_AT]))
-        return self._discriminated
+        return not any(map(_is_listed, members)) and len({node.types() for node in members}) > 1
 
     @property
     def branch(self) -> SchemaNode:
@@ -105,7 +99,7 @@ def _is_listed(node: SchemaNode) -> bool:
 def _has_discriminator(branch: SchemaNode) -> bool:
     properties = branch.resolved().get("properties")
     names = properties if isinstance(properties, dict) else {}
-    members = (branch.member(name) for name in islice(names, _LOOKED_AT))
+    members = (branch.member(name) for name in islice(names, _MAX_BRANCHES))
     return any(node is not None and _is_listed(node) for node in members)
 
 

@@ -259,7 +259,8 @@ class BraceReader(StepReader):
             self._step = BraceReader._after
             return end
         schema = arguments_schema(self._tools.get(called))
-        first = next(iter(schema.resolved().get("properties") or ()), "argument_1")
+        names = list(schema.resolved().get("properties") or ())
+        first = names[0] if names else "argument_1"
         self._value = LiteralValue(self._shape.literals, schema, first_name=first)
         self._step = BraceReader._body
         if text[end] == "(":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice
 from typing import Final
 
 from gateway.sdk import TextDelta, ToolDefinition
@@ -33,9 +32,6 @@ _QUOTED_KEY: Final = {
     for quote in "\"'"
 }
 """The rest of a tag whose key has a `>`."""
-_MORE_OF_KEY: Final = re.compile(r"[^<>\n]{1,128}")
-_MANY_KEYS: Final = 256
-"""Parameters of a tool among which one with a `>` in its name is searched."""
 _KEY_SO_FAR: Final = re.compile(r"[^<\n]*")
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
@@ -69,7 +65,6 @@ class TagReader(StepReader):
         "_junk",
         "_junk_length",
         "_nested",
-        "_odd_keys",
         "_rest",
         "_schema",
         "_shape",
@@ -365,8 +360,6 @@ class TagReader(StepReader):
         self._writer = ArgumentWriter(self._schema, self._shape.trim)
         self._json = None
         self._called = name
-        self._odd_keys: bool | None = None
-        """Whether the tool has parameters with a `>` in their names."""
         self._junk = []
         self._junk_length = 0
 
@@ -522,26 +515,14 @@ class TagReader(StepReader):
     def _more_of_known_key(self, text: str, pos: int, final: bool) -> int | None:
         """Like `_more_of_key`, for keys without quotation marks: the tool has such a parameter."""
         names = self._schema.resolved().get("properties")
-        if not isinstance(names, dict):
-            return 0
-        if self._odd_keys is None:
-            self._odd_keys = any(">" in name for name in islice(names, _MANY_KEYS))
-        if not self._odd_keys:
-            return 0
         head = self._shape.key(self._head)[0]
-        if pos + 1 == len(text) and not final:
-            return None
-        end = pos
-        while (hit := _MORE_OF_KEY.match(text, end + 1)) is not None:
-            if head + text[pos : hit.end()] in names and text[hit.end() : hit.end() + 1] == ">":
-                return hit.end() - pos
-            if hit.end() == len(text) and not final and len(text) - pos <= MAX_NAME:
-                return None
-            if text[hit.end() : hit.end() + 1] != ">" or hit.end() - pos > MAX_NAME:
-                break
-            end = hit.end()
-            if end + 1 == len(text) and not final:
-                return None
+        for name in names if isinstance(names, dict) else ():
+            if len(name) <= MAX_NAME and name.startswith(head + ">"):
+                rest = name[len(head) :] + ">"
+                if text.startswith(rest, pos):
+                    return len(rest) - 1
+                if not final and may_become(text, pos, rest):
+                    return None
         return 0
 
     def _begin_value(self, key: str, hint: Hint) -> None:

@@ -28,13 +28,12 @@ class WrittenArguments:
     as it is, unless it is empty or null. A `custom` tool's text becomes its input.
     """
 
-    __slots__ = ("_all", "_encoded", "_fenced", "_state", "_text", "_value", "repairs", "spare")
+    __slots__ = ("_all", "_encoded", "_state", "_text", "_value", "repairs", "spare")
 
     def __init__(self, *, custom: bool) -> None:
         self.spare = ""
         """Text around the object."""
         self.repairs = 0
-        self._fenced = False
         self._state: _State = "input" if custom else "start"
         self._text = ""
         """Text that is not read yet."""
@@ -110,11 +109,11 @@ class WrittenArguments:
             return quoted(text)[1:-1]
         self._text += text
         first = self._text.lstrip()[:1]
-        if not first and len(self._text) < MAX_NAME:
+        if not first:
             return ""
         written, self._text = self._text, ""
         self._all.append(written)
-        if first and first in '{"':
+        if first in '{"':
             self._state = "held"
             return ""
         self._all = [""]
@@ -124,7 +123,6 @@ class WrittenArguments:
         text = self._text
         start = skip(text, 0, WHITESPACE)
         if start == len(text):
-            self._text = ""
             return ""
         if text[start] == "{":
             self._state = "object"
@@ -134,10 +132,9 @@ class WrittenArguments:
             self._all = [text]
             self._encoded = EncodedArguments('"')
             return self._inside_string(text[start + 1 :], final=False)
-        fence = _FENCE.match(text, start) if not self._fenced else None
+        fence = _FENCE.match(text, start)
         if fence is not None:
             self.repairs += 1
-            self._fenced = True
             self._text = text[fence.end() :]
             return self._start()
         found = _OBJECT.search(text, start)
