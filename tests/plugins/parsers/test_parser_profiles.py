@@ -206,7 +206,7 @@ def test_two_halves_make_a_format() -> None:
 def test_a_half_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ConfigurationError, match=r"'deepseek_r1' with tool calls\. .*hermes"):
         compose("qwen3", "deepseek_r1")
-    with pytest.raises(ConfigurationError, match=r'reasoning\. Did you mean "glm53"\? There are: '):
+    with pytest.raises(ConfigurationError, match=r'reasoning\. Did you mean "glm45"\? There are: '):
         compose("glm5", None)
     with pytest.raises(ConfigurationError, match="'nonsense' with reasoning"):
         compose("nonsense", "hermes")

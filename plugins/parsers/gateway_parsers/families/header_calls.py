@@ -86,18 +86,3 @@ PLAMO_3 = HeaderCalls(
     opening="<|plamo:begin_tool_requests:plamo|>",
     closing="<|plamo:end_tool_requests:plamo|>",
 )
-
-SOLAR_OPEN = HeaderCalls(
-    section="<|tool_calls|>",
-    section_end="<|calls|>",
-    call="<|tool_call:begin|>",
-    call_end="<|tool_call:end|>",
-    separators=("<|tool_call:name|>", "<|tool_call:args|>"),
-    arguments_after=("<|tool_call:args|>",),
-    label=labels.id_and_name,
-    head="<|tool_call:begin|>{index}<|tool_call:name|>{name}<|tool_call:args|>",
-    tail="<|tool_call:end|>",
-    opening="<|tool_calls|>",
-    closing="<|calls|>",
-)
-"""Solar Open: an id before the name."""

@@ -111,22 +111,3 @@ GIGACHAT_3 = JsonCalls(
     more_starts=("function call<|role_sep|>",),
     before="",
 )
-
-HYPERCLOVA_X = JsonCalls(
-    start="-> tool/function_call",
-    end="",
-    more_starts=("<|im_start|>assistant -> tool/function_call",),
-    listed=True,
-)
-"""HyperCLOVA X SEED Think 14B: a message to the tools."""
-
-QWEN_2_5_CODER = JsonCalls(
-    start="<tools>",
-    end="</tools>",
-    more_starts=("<tool_call>",),
-    more_ends=("</tool_call>", "```"),
-    bare_starts=("{", "```json"),
-)
-"""Qwen2.5-Coder repeats the tags in which the prompt lists the tools."""
-
-APRIEL = JsonCalls(start="<tool_calls>", end="</tool_calls>", before="", after="", listed=True)

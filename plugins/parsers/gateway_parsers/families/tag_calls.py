@@ -255,24 +255,3 @@ MINICPM_5 = TagCalls(
     tail="</function>",
     cdata=True,
 )
-
-BEAM = TagCalls(
-    start=" to=",
-    end="<|call|>",
-    more_starts=("<|start|>assistant to=", "to="),
-    prose_starts=(" to=", "to="),
-    call_open="",
-    call_close="<|end|>",
-    head_end=("<|channel|>analysis <|constrain|>xml<|message|>",),
-    key_open="<rfl:parameter",
-    value_close="</rfl:parameter>",
-    key_attribute="name",
-    noise=("<|start|>assistant",),
-    trim="newline",
-    head=" to={name}<|channel|>analysis <|constrain|>xml<|message|>",
-    parameter='<rfl:parameter name="{key}">\n{value}\n</rfl:parameter>',
-    tail="",
-    between="<|end|><|start|>assistant",
-    closing="<|call|>",
-)
-"""Calls are messages of their own, in channels as Harmony's."""

@@ -31,14 +31,11 @@ class MemberTypes:
     whose schema is a constant or an enumeration says which branch it is.
     """
 
-    __slots__ = ("_branches", "_discriminated", "_schema", "choices")
+    __slots__ = ("_branches", "_schema", "choices")
 
     def __init__(self, schema: SchemaNode) -> None:
         self._schema = schema
         self._branches = list(islice(_branches(schema), _MAX_BRANCHES))
-        self._discriminated = len(self._branches) > 1 and any(
-            map(_has_discriminator, self._branches)
-        )
         self.choices: tuple[str, ...] = ()
         """The texts that the member of the last `of` may have, if its schema lists them."""
 
@@ -65,19 +62,6 @@ class MemberTypes:
                 self.choices += tuple(each for each in listed if isinstance(each, str))
         return frozenset(types)
 
-    def undecided(self, key: str) -> bool:
-        """Whether the types of the member `key` depend on a member that is not written yet."""
-        if not self._discriminated or len(self._branches) < 2:
-            return False
-        found = [branch.member(key) for branch in self._branches]
-        members = [node for node in found if node is not None]
-        return not any(map(_is_listed, members)) and len({node.types() for node in members}) > 1
-
-    @property
-    def branch(self) -> SchemaNode:
-        """The schema's only branch that is left, or the schema."""
-        return self._branches[0] if len(self._branches) == 1 else self._schema
-
     def learn(self, key: str, text: str) -> None:
         """The member `key` has been written as `text`, a string's text or JSON."""
         fitting = [branch for branch in self._branches if _allows(branch.member(key), text)]
@@ -89,18 +73,6 @@ def _branches(schema: SchemaNode) -> Iterator[SchemaNode]:
         members = schema.resolved().get(keyword)
         for member in members if isinstance(members, list) else ():
             yield schema.child(member)
-
-
-def _is_listed(node: SchemaNode) -> bool:
-    schema = node.resolved()
-    return "const" in schema or "enum" in schema
-
-
-def _has_discriminator(branch: SchemaNode) -> bool:
-    properties = branch.resolved().get("properties")
-    names = properties if isinstance(properties, dict) else {}
-    members = (branch.member(name) for name in islice(names, _MAX_BRANCHES))
-    return any(node is not None and _is_listed(node) for node in members)
 
 
 def _allows(node: SchemaNode | None, text: str) -> bool:

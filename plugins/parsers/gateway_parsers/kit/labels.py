@@ -19,11 +19,6 @@ def plain(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     return (filled[-1] if filled and _NAME.fullmatch(filled[-1]) else "", None)
 
 
-def id_and_name(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
-    """The name is the last part; the id before it is the model's own, and counts anew in each answer."""
-    return plain(parts[1:] or parts, tools)
-
-
 def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     """Parse `functions.NAME:INDEX`, which is also the id (Kimi K2's chat template expects it back unchanged).
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.sdk import TextDelta, ToolDefinition
 from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
-from gateway_parsers.kit.argument_types import STRING, MemberTypes, arguments_schema
+from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
@@ -72,7 +72,6 @@ class NestedTagReader(StepReader):
         "_calls",
         "_closing",
         "_count",
-        "_elements",
         "_in_call",
         "_inner",
         "_lead",
@@ -82,7 +81,6 @@ class NestedTagReader(StepReader):
         "_shape",
         "_tag",
         "_tools",
-        "_united",
         "_writer",
     )
 
@@ -109,12 +107,6 @@ class NestedTagReader(StepReader):
         self._closing = False
         self._begin_call(SchemaNode({}))
 
-    def begin_in_tag(self, tag: str) -> None:
-        """Start within a call's own tag, whose beginning is `tag`."""
-        self.verbatim = True
-        self._tag = tag
-        self._step = NestedTagReader._in_tag
-
     def _begin_call(self, node: SchemaNode) -> None:
         self._node = node
         self._open: list[_Element] = []
@@ -123,10 +115,6 @@ class NestedTagReader(StepReader):
         self._inner: Counter[str] = Counter()
         """Names of the elements within that string that are open."""
         self._count = 0
-        self._united = MemberTypes(node).narrows
-        """Whether the schema is a union, so that other parameters may tell a parameter's type."""
-        self._elements: list[_Element] = []
-        """Parameters of a union, which are written at the end."""
 
     @property
     def _in_value(self) -> bool:
@@ -147,7 +135,6 @@ class NestedTagReader(StepReader):
             return
         self.recoveries += 1
         self.unclosed = True
-        self._write_union()
         if stopped and self._in_call and not self._in_value and self._step is NestedTagReader._text:
             self._end_call()
         self.status = "done"
@@ -268,7 +255,7 @@ class NestedTagReader(StepReader):
         self._begin()
         self._open.append((name, [], []))
         if len(self._open) == 1:
-            node = None if self._united else self._node.member(name)
+            node = self._node.member(name)
             if node is not None and node.types() == STRING:
                 self._writer = ArgumentWriter(self._node, "nothing", count=self._count)
                 self._writer.key(name)
@@ -320,28 +307,12 @@ class NestedTagReader(StepReader):
             self._flush()
             self._writer = None
             self._inner.clear()
-        elif self._united:
-            self._elements.append(element)
-            return
         else:
-            self._write_element(element, self._node)
+            as_json = _json(element, self._node.member(element[0]))
+            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
         self._count += 1
 
-    def _write_element(self, element: _Element, node: SchemaNode) -> None:
-        as_json = _json(element, node.member(element[0]))
-        self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
-
-    def _write_union(self) -> None:
-        """Write the parameters of a union."""
-        elements, self._elements = self._elements, []
-        node = _branch(self._node, elements)
-        for element in elements:
-            self._begin()
-            self._write_element(element, node)
-            self._count += 1
-
     def _end_call(self) -> None:
-        self._write_union()
         text = without_margins("".join(self._lead))
         if text and not self._count:
             if not is_custom(self._tools.get(self._called)):
@@ -381,22 +352,13 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     items = all(child[0] == "item" for child in children)
     if "array" in types or (not types and items):
         inner = node.items() if node is not None else None
-        text = "".join(texts).strip(WHITESPACE)
-        return (
-            "["
-            + ", ".join(
-                [*(_json(child, inner) for child in children), *([quoted(text)] if text else [])]
-            )
-            + "]"
-        )
-    if node is not None:
-        node = _branch(node, children)
+        return "[" + ", ".join(_json(child, inner) for child in children) + "]"
     grouped: dict[str, list[str]] = {}
     for child in children:
         member = node.member(child[0]) if node is not None else None
         grouped.setdefault(child[0], []).append(_json(child, member))
     if text := "".join(texts).strip(WHITESPACE):
-        grouped[free_name(_TEXT, grouped)] = [quoted(text)]
+        grouped[_free(_TEXT, grouped)] = [quoted(text)]
     members = (
         f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
         for key, values in grouped.items()
@@ -404,17 +366,7 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     return "{" + ", ".join(members) + "}"
 
 
-def _branch(node: SchemaNode, elements: list[_Element]) -> SchemaNode:
-    """The branch of a union that these members belong to, or the union."""
-    members = MemberTypes(node)
-    if members.narrows:
-        for name, texts, children in elements:
-            if not children:
-                members.learn(name, "".join(texts))
-    return members.branch
-
-
-def free_name(name: str, taken: Container[str]) -> str:
+def _free(name: str, taken: Container[str]) -> str:
     """`name`, with as many `$` before it as it needs to be none of `taken`."""
     while name in taken:
         name = f"${name}"

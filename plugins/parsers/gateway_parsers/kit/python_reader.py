@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gateway.sdk import TextDelta, ToolDefinition
+from gateway.sdk import ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.coercion import quoted
@@ -41,7 +41,7 @@ class PythonReader(StepReader):
 
     __slots__ = (
         "_arguments_begun", "_bare", "_calls", "_key", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
-        "_value", "_whole", "_words",
+        "_value", "_whole",
     )  # fmt: skip
 
     def __init__(
@@ -66,8 +66,6 @@ class PythonReader(StepReader):
         self._position = 0
         self._arguments_begun = False
         self._whole = False
-        self._words: list[str] = []
-        """Text after an object that holds all arguments."""
         self._value = LiteralValue(self._shape.literals, None)
 
     def finish(self, *, stopped: bool) -> None:
@@ -189,7 +187,7 @@ class PythonReader(StepReader):
         end = hit.start() if hit is not None else len(text)
         room = MAX_NAME - len(self._key)
         if end - pos > room:
-            return self._broken(pos + room, self._key + text[pos : pos + room])
+            return self._broken(pos + room)
         self._key += text[pos:end]
         if hit is None:
             return end
@@ -201,7 +199,7 @@ class PythonReader(StepReader):
             return start + 1
         word, self._key = self._key, ""
         if text[start] not in ",)":
-            return self._broken(start, word)
+            return self._broken(start)
         self._begin_value(self._next_name())
         _, as_json = self._value.read(word + ",", 0, final=False)
         self._arguments(as_json)
@@ -252,16 +250,11 @@ class PythonReader(StepReader):
         return pos
 
     def _rest(self, text: str, pos: int, final: bool) -> int:
-        """After one object that holds all arguments: the rest of the parentheses is text."""
+        """After one object that holds all arguments: the rest of the parentheses is ignored."""
         end = text.find(")", pos)
-        self._words.append(text[pos : end if end >= 0 else len(text)])
         if end < 0:
             return len(text)
-        rest = "".join(self._words).strip(WHITESPACE + ",")
         self._end_call()
-        if rest:
-            self.recoveries += 1
-            self.out.append(TextDelta(rest))
         return end + 1
 
     def _end_call(self) -> None:
@@ -274,15 +267,12 @@ class PythonReader(StepReader):
             self._accept = None  # a list that has begun with a call is one of calls
         self._step = PythonReader._after
 
-    def _broken(self, pos: int, word: str = "") -> int:
-        """Handle unreadable text at `pos`, after the beginning `word` of an argument."""
+    def _broken(self, pos: int) -> int:
         if self.undecided:
             self._fail()  # its arguments are not known
             return pos
         self.recoveries += 1
         self._end_call()
-        if word:
-            self.out.append(TextDelta(word + " "))
         return pos
 
     def _after(self, text: str, pos: int, final: bool) -> int:

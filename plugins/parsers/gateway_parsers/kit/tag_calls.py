@@ -92,7 +92,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
 
         def tags() -> TagReader:
             reader = TagReader(self, marker, accept, tools)
-            reader.verbatim = lone or marker in (*self.prefaces, *self.prose_starts)
+            reader.verbatim = lone or marker in self.prefaces
             return reader
 
         def choose(first: str) -> CallReader:

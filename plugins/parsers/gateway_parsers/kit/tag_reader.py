@@ -19,29 +19,12 @@ from gateway_parsers.kit.tags import TagShape, hint_of
 from gateway_parsers.kit.value_end import after_misspelt_end, is_end, is_key
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
-_PROSE: Final = re.compile(r"[\s<{]")
-"""What ends a name."""
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
 _KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
 """A key on a line that its value starts, as in `<parameter=ids: [1]`."""
 _ANYWHERE: Final = MarkerContext()
-_QUOTED_KEY: Final = {
-    quote: re.compile(
-        rf"[^{quote}<\n]{{0,{MAX_NAME}}}{quote}\s*(?:[\w:.-]{{1,64}}\s*=\s*{quote}[^{quote}<\n]{{0,64}}{quote}\s*){{0,8}}>"
-    )
-    for quote in "\"'"
-}
-"""The rest of a tag whose key has a `>`."""
-_KEY_SO_FAR: Final = re.compile(r"[^<\n]*")
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
-_BEFORE_JSON: Final = " \t:>("
-"""What may be between a name and its arguments as JSON on one line."""
-_FOREIGN_END: Final = re.compile(r"</[\w:.-]{1,64}>")
-_FOREIGN_END_SO_FAR: Final = re.compile(r"<(?:/[\w:.-]{0,64})?")
-_AROUND_JSON: Final = ")}]>;,`" + WHITESPACE
-_SEPARATORS: Final = ",;" + WHITESPACE
-"""Junk between parameters that is no text."""
 _MAX_LEAD: Final = 400
 """Maximum number of characters between the name of a function and its first parameter."""
 _MAX_HEAD: Final = 2 * MAX_NAME
@@ -114,16 +97,8 @@ class TagReader(StepReader):
             self.recoveries += 1
             if self._step is TagReader._value:
                 self._end_in_value(stopped=stopped)
-            value = self._json
-            in_json = self._step in (TagReader._json_body, TagReader._json_message)
-            if stopped and in_json and value is not None and value.may_close:
-                self._arguments(value.closing())
-                self._end_call()
-            elif stopped and self._step is TagReader._body:
+            if stopped and self._step is TagReader._body:
                 self._end_call()  # only the call's own end marker is missing
-            elif self._step is TagReader._body and self._json is None:
-                self._writer.release(every=True)
-                self._flush()
             self.status = "done"
 
     def _end_before_arguments(self, *, stopped: bool) -> None:
@@ -180,40 +155,10 @@ class TagReader(StepReader):
             if marker is None or not self._head:
                 self._fail()
                 return end
-            self._called, self._head = self._head, ""
-            self._step = TagReader._addressed
+            self._head = ""
+            self._step = TagReader._outside
             return end + len(marker.text)
         return end
-
-    def _addressed(self, text: str, pos: int, final: bool) -> int:
-        """Read after a preface: calls, or the arguments of the tool that it names."""
-        start = skip(text, pos, WHITESPACE)
-        if start == len(text):
-            return start
-        name = self._called
-        if text[start] != "{" or name not in self._tools or not self._accepts(name):
-            self._called = ""
-            self._step = TagReader._outside
-            return start
-        self.recoveries += 1
-        self.verbatim = False
-        self._begin_arguments(name)
-        self._begin()
-        self._json = JsonValue(self._shape.body)
-        self._step = TagReader._json_message
-        return start
-
-    def _json_message(self, text: str, pos: int, final: bool) -> int:
-        """Read the arguments of a call that is a message of its own."""
-        value = self._json
-        assert value is not None
-        pos, piece = value.read(text, pos, final=final)
-        self._arguments(piece)
-        if value.done or value.interrupted:
-            self._arguments(value.closing() if value.interrupted else "")
-            self._end_call()
-            self.status = "done"
-        return pos
 
     def _outside(self, text: str, pos: int, final: bool) -> int:
         """Read before or after a call."""
@@ -221,13 +166,6 @@ class TagReader(StepReader):
         if start == len(text):
             return start
         marker = self._shape.outside.at(text, start)
-        if marker is None and self._calls and not self.undecided and text[start] == "<":
-            after = self._after_foreign_end(text, start, final)
-            if after is None:
-                return start
-            if after > start:
-                self.recoveries += 1
-                return after
         if marker is None:
             if self._shape.outside.begins_at(text, start):
                 if not final:
@@ -258,20 +196,6 @@ class TagReader(StepReader):
                 self._step = TagReader._name
         return after
 
-    def _after_foreign_end(self, text: str, start: int, final: bool) -> int | None:
-        """The position behind an end tag of no tag, if the calls go on or end there; `start` if there is none, and None if
-        more text is needed."""
-        hit = _FOREIGN_END.match(text, start)
-        if hit is None:
-            begun = _FOREIGN_END_SO_FAR.match(text, start)
-            waits = begun is not None and begun.end() == len(text)
-            return None if waits and not final else start
-        following = skip(text, hit.end(), WHITESPACE)
-        outside = self._shape.outside
-        if following == len(text) or outside.begins_at(text, following):
-            return hit.end() if final else None
-        return hit.end() if outside.at(text, following) is not None else start
-
     def _title(self, text: str, pos: int, final: bool) -> int:
         """Read a name before the call that repeats it."""
         end, complete = self._addressee(text, pos)
@@ -300,21 +224,12 @@ class TagReader(StepReader):
     def _name(self, text: str, pos: int, final: bool) -> int:
         if not self._head:
             pos = skip(text, pos, WHITESPACE)
-        if self._shape.prose_starts:
-            hit = _PROSE.search(text, pos)
-            if hit is not None and not self._shape.heads.at(text, hit.start()):
-                if not final and self._shape.heads.begins_at(text, hit.start()):
-                    self._head += text[pos : hit.start()]
-                    return hit.start()
-                self._fail()
-                return hit.start()
         pos, marker = self._collect(self._shape.heads, text, pos, final)
         if self.status == "failed" or marker is None:
             return pos
         if marker.action == "call":
-            return self._begin_anew(text, pos, marker, final)
-        head = self._head.rstrip(_BEFORE_JSON) if marker.action == "open" else self._head
-        name = self._shape.name(head)
+            return self._begin_anew(pos, marker)
+        name = self._shape.name(self._head)
         if self._shape.doubled_names and name not in self._tools:
             first, _, second = name.partition(".")
             name = first if first == second and first in self._tools else name
@@ -327,27 +242,10 @@ class TagReader(StepReader):
             return pos
         self._begin_arguments(name)
         self._step = TagReader._body
-        self.recoveries += marker.action == "swallow"
-        return pos + len(marker.text) if marker.action in ("head", "swallow") else pos
+        return pos + len(marker.text) if marker.action == "head" else pos
 
-    def _begin_anew(self, text: str, pos: int, marker: Marker, final: bool) -> int:
-        """Handle a start marker after a name: it stands for the start of the first key, or what precedes it was no
-        name."""
-        name = self._shape.name(self._head)
-        key_end = self._shape.key_end
-        if len(key_end) > 1 and _NAME.fullmatch(name) and self._accepts(name):
-            start = pos + len(marker.text)
-            end = text.find(key_end[0], start, start + MAX_NAME)
-            waits = end < 0 and len(text) - start < MAX_NAME
-            if not final and (waits or (end >= 0 and may_become(text, end, key_end))):
-                return pos
-            if end >= 0 and text.startswith(key_end, end):
-                self._head = ""
-                self._begin_arguments(name)
-                self._begin()
-                self.recoveries += 1
-                self._step = TagReader._key
-                return start
+    def _begin_anew(self, pos: int, marker: Marker) -> int:
+        """Handle a start marker where a name is expected: what precedes it was none."""
         if self._head.strip() or self._calls:
             self._fail()
             return pos
@@ -390,7 +288,7 @@ class TagReader(StepReader):
         if self.undecided:
             self._fail()
             return
-        self._add_junk(self._head)
+        self.recoveries += 1
         self._head = ""
         self._step = TagReader._body
 
@@ -434,7 +332,7 @@ class TagReader(StepReader):
             return start + len(marker.text)
         if shape.call_open:
             self.recoveries += 1
-        elif not shape.call_close or marker.text != shape.end:
+        else:
             self._done()
         return start
 
@@ -463,13 +361,6 @@ class TagReader(StepReader):
         pos, marker = self._collect(self._shape.keys, text, pos, final)
         if marker is None:
             return pos
-        if marker.text == ">":
-            more = self._more_of_key(text, pos, final)
-            if more is None:
-                return pos
-            if more:
-                self._head += text[pos : pos + more]
-                return pos + more
         head, self._head = self._head, ""
         if marker.action == "stop":
             self.recoveries += 1  # a key without a value is dropped
@@ -497,33 +388,6 @@ class TagReader(StepReader):
             gap = self._shape.value_open and marker.action == "head"
             self._step = TagReader._gap if gap else TagReader._value
         return pos + len(marker.text)
-
-    def _more_of_key(self, text: str, pos: int, final: bool) -> int | None:
-        """The number of characters from the `>` at `pos` on that belong to the key; None if more text is needed."""
-        if not self._shape.key_attribute:
-            return self._more_of_known_key(text, pos, final)
-        quote = next((mark for mark in "\"'" if self._head.count(mark) % 2), "")
-        if not quote:
-            return 0
-        hit = _QUOTED_KEY[quote].match(text, pos)
-        if hit is not None:
-            return hit.end() - 1 - pos
-        begun = _KEY_SO_FAR.match(text, pos)
-        waits = begun is not None and begun.end() == len(text) and len(text) - pos <= MAX_NAME
-        return None if waits and not final else 0
-
-    def _more_of_known_key(self, text: str, pos: int, final: bool) -> int | None:
-        """Like `_more_of_key`, for keys without quotation marks: the tool has such a parameter."""
-        names = self._schema.resolved().get("properties")
-        head = self._shape.key(self._head)[0]
-        for name in names if isinstance(names, dict) else ():
-            if len(name) <= MAX_NAME and name.startswith(head + ">"):
-                rest = name[len(head) :] + ">"
-                if text.startswith(rest, pos):
-                    return len(rest) - 1
-                if not final and may_become(text, pos, rest):
-                    return None
-        return 0
 
     def _begin_value(self, key: str, hint: Hint) -> None:
         self._writer.key(key, hint)
@@ -616,7 +480,7 @@ class TagReader(StepReader):
             ):
                 return start
             if hit is not None and near and hit[1].action == "open":
-                self._add_junk(text[start : hit[0]])
+                self.recoveries += 1
                 self._step = TagReader._value
                 return hit[0] + len(hit[1].text)
         self.recoveries += 1
@@ -718,8 +582,6 @@ class TagReader(StepReader):
 
     def _end_call(self) -> None:
         text = without_margins("".join(self._junk))
-        if self._json is not None or not text.strip(_SEPARATORS):
-            text = text.strip(_AROUND_JSON)
         if text and self._json is None and self._writer.empty:
             if not is_custom(self._tools.get(self._called)):
                 self._fail()  # its arguments are not known

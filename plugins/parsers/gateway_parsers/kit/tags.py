@@ -42,8 +42,6 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     type_close: str = ""
     more_starts: tuple[str, ...] = ()
     """Additional texts that start calls: older spellings, or `call_open` for models that omit `start`."""
-    prose_starts: tuple[str, ...] = ()
-    """Those starts that may be prose, which is then shown as it is."""
     prefaces: tuple[str, ...] = ()
     """Start of markup before `start` that names a recipient, up to `preface_end`, and is ignored."""
     preface_end: str = ""
@@ -107,21 +105,13 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def heads(self) -> MarkerSet:
-        """Markers that may follow a name: its own end, or what can only follow it."""
+        """Markers that may follow a name."""
         return _set(
             heads=self.head_end,
             keys=(self.key_open,),
             ends=(self.call_close, self.end),
-            starts=(self.opener,) if self.opener else (),
-            opens=() if self.name_attribute else ("{",),
-            noise=self.stray,
+            starts=() if self.call_open else (self.start,),
         )
-
-    @property
-    def opener(self) -> str:
-        """The marker directly before a name, if no attributes follow it."""
-        opener = self.call_open or self.start
-        return opener if opener.endswith(">") else ""
 
     @cached_property
     def stray(self) -> tuple[str, ...]:
@@ -161,15 +151,6 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             ends=(self.end,),
         )
 
-    @property
-    def drifts(self) -> tuple[str, ...]:
-        """Beginnings of misspelt ends of a value: without its `>`, or without the prefix of the family's tags."""
-        if not self.value_close.startswith("</"):
-            return ()
-        own = self.value_close.removesuffix(">")
-        plain = "</parameter"
-        return (own, plain) if own != plain and own.endswith("parameter") else (own,)
-
     @cached_property
     def values(self) -> MarkerSet:
         """Markers that end a value: its own end, or what can only follow it."""
@@ -179,7 +160,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             keys=(key,),
             ends=(self.call_close, self.end),
             opens=(self.value_open or self.key_open.removesuffix("="),),
-            drifts=self.drifts,
+            drifts=(self.value_close.removesuffix(">"),)
+            if self.value_close.startswith("</")
+            else (),
         )
 
     @cached_property

@@ -17,7 +17,7 @@ from gateway_parsers.kit.argument_types import STRING
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
-from gateway_parsers.kit.nested_reader import MAX_DEPTH, NestedTagReader, free_name
+from gateway_parsers.kit.nested_reader import MAX_DEPTH, NestedTagReader
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import attribute_of
 
@@ -82,7 +82,9 @@ class ValueTagReader(NestedTagReader):
         super().__init__(shape, marker, accept, tools)
         self._markup = shape
         if marker == shape.call_open:
-            self.begin_in_tag(f"{shape.call} ")
+            self.verbatim = True
+            self._tag = f"{shape.call} "
+            self._step = NestedTagReader._in_tag
 
     def _begin_call(self, node: SchemaNode) -> None:
         super()._begin_call(node)
@@ -189,15 +191,10 @@ def _json(value: _Value, node: SchemaNode | None) -> str:
         return typed(text, frozenset(("array" if value.kind == LIST else "object",)))
     if value.kind == LIST:
         inner = node.items() if node is not None else None
-        items = [_json(member, inner) for member in value.members]
-        if text.strip():
-            items.append(quoted(text.strip()))
-        return "[" + ", ".join(items) + "]"
+        return "[" + ", ".join(_json(member, inner) for member in value.members) + "]"
     members: dict[str, Any] = {}
     for member in value.members:
         members[member.key] = _json(member, node.member(member.key) if node is not None else None)
-    if text.strip():
-        members[free_name("$text", members)] = quoted(text.strip())
     return "{" + ", ".join(f"{quoted(key)}: {each}" for key, each in members.items()) + "}"
 
 
