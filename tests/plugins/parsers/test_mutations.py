@@ -120,7 +120,7 @@ def check(seed: int, rounds: int) -> None:
         said = f"{name}, {context.tail}, {finish}, {len(context.tools)} tools: {output!r}"
         for parts in cuttings(random, output):
             assert read(name, parts, context, finish) == at_once, said
-        if name != "harmony":  # whose arguments are passed on as they are if they contain no object
+        if name != "harmony":  # whose broken arguments the model is told about
             for block in at_once[0]:
                 if block.kind == "call" and block.whole:
                     assert isinstance(json.loads(block.text), dict), said

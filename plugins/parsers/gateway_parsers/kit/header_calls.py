@@ -46,7 +46,7 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
 
         def choose(first: str) -> CallReader:
             if first in "[{":
-                return JsonCallReader(other, marker, accept, tools)
+                return JsonCallReader(other, marker, accept)
             return HeaderReader(self, marker, accept, tools)
 
         return ChoiceReader(marker, choose)

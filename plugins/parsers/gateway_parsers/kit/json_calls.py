@@ -43,7 +43,7 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        return JsonCallReader(self, marker, accept, tools)
+        return JsonCallReader(self, marker, accept)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         objects = [

@@ -10,12 +10,11 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from gateway.sdk import TextDelta, ToolDefinition
+from gateway.sdk import ToolDefinition
 from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
 from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
-from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
@@ -68,13 +67,11 @@ class NestedTagReader(StepReader):
     """The reader of `NestedTagShape`. Top-level strings are emitted as they arrive, other parameters when they end."""
 
     __slots__ = (
-        "_called",
         "_calls",
         "_closing",
         "_count",
         "_in_call",
         "_inner",
-        "_lead",
         "_node",
         "_open",
         "_opening",
@@ -99,9 +96,6 @@ class NestedTagReader(StepReader):
         self._tools = tools
         self._calls = 0
         self._in_call = False
-        self._called = ""
-        self._lead: list[str] = []
-        """Text in the open call outside of its parameters."""
         self._tag = ""
         self._opening = ""
         self._closing = False
@@ -124,9 +118,6 @@ class NestedTagReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        if self.undecided and self._in_call:
-            self._end_before_arguments(stopped=stopped)
-            return
         if self.undecided:
             if self._calls and self._shape.end.startswith(self.raw.strip(WHITESPACE)):
                 self._done()  # an end marker that is cut off
@@ -138,33 +129,6 @@ class NestedTagReader(StepReader):
         if stopped and self._in_call and not self._in_value and self._step is NestedTagReader._text:
             self._end_call()
         self.status = "done"
-
-    def _end_before_arguments(self, *, stopped: bool) -> None:
-        """Handle an output that ends between a call's name and its first parameter."""
-        self.recoveries += 1
-        self.unclosed = True
-        if stopped and self._step is NestedTagReader._text:
-            self._end_call()
-        else:
-            text = without_margins("".join(self._lead))
-            custom = is_custom(self._tools.get(self._called))
-            self._begin()
-            self._arguments(custom_arguments(text)[:-2] if text and custom else text)
-        if self.status == "more":
-            self.status = "done"
-
-    def _open_call(self, name: str) -> None:
-        """Handle the name of a call, which starts with its arguments."""
-        self._in_call = True
-        self._called = name
-        self._lead = []
-        self._begin_call(arguments_schema(self._tools.get(name)))
-
-    def _begin(self) -> None:
-        """Start the open call, if it has not started."""
-        if self.undecided:
-            self._accept = None
-            self._start(self._called)
 
     def _text(self, text: str, pos: int, final: bool) -> int:
         """Read text between two tags."""
@@ -181,8 +145,6 @@ class NestedTagReader(StepReader):
             start = skip(text, pos, WHITESPACE)
             if start < end and not self._in_call:
                 return self._outside(start)
-            if self._in_call:
-                self._lead.append(text[pos:end])
         elif end > pos:
             self._append(text[pos:end])
         if hit is None:
@@ -239,10 +201,11 @@ class NestedTagReader(StepReader):
             return
         name = attribute_of(tag.removeprefix("invoke"), "name")
         named = tag.startswith("invoke") and _NAME.fullmatch(name) and len(name) <= MAX_NAME
-        if self._closing or not named or not self._accepts(name):
+        if self._closing or not named or not self._start(name):
             self._fail()
             return
-        self._open_call(name)
+        self._in_call = True
+        self._begin_call(arguments_schema(self._tools.get(name)))
 
     def _open_element(self, name: str) -> None:
         if len(self._open) >= MAX_DEPTH:
@@ -252,7 +215,6 @@ class NestedTagReader(StepReader):
             self._writer.text(f"{self._shape.prefix}<{name}>")
             self._inner[name] += 1
             return
-        self._begin()
         self._open.append((name, [], []))
         if len(self._open) == 1:
             node = self._node.member(name)
@@ -280,7 +242,7 @@ class NestedTagReader(StepReader):
             while self._open:
                 self._end_element()
             self._end_call()
-            if name == "tool_call" and self.status == "more":
+            if name == "tool_call":
                 self.status = "done"
             return
         if name not in names:
@@ -313,20 +275,8 @@ class NestedTagReader(StepReader):
         self._count += 1
 
     def _end_call(self) -> None:
-        text = without_margins("".join(self._lead))
-        if text and not self._count:
-            if not is_custom(self._tools.get(self._called)):
-                self._fail()  # its arguments are not known
-                return
-            self._begin()
-            self._arguments(custom_arguments(text))
-            text = ""
-        else:
-            self._begin()
-            self._arguments("}" if self._count else "{}")
+        self._arguments("}" if self._count else "{}")
         self._end()
-        if text:
-            self.out.append(TextDelta(text))
         self._in_call = False
         self._calls += 1
 

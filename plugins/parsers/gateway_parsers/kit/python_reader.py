@@ -73,12 +73,6 @@ class PythonReader(StepReader):
             return
         if self._step is PythonReader._after:
             self._done()
-        elif self.undecided and self._step is PythonReader._argument and not self._key:
-            self._begin()
-            if stopped:
-                self._end_call()
-            self.recoveries += 1
-            self.status = "done"
         elif self.undecided:
             self._fail()
         else:
@@ -131,18 +125,12 @@ class PythonReader(StepReader):
         if self._accept is not None and self._accept(self._name_text) is None:
             self._step = PythonReader._evidence
             return start + 1
-        if not self._accepts(self._name_text):
+        if not self._start(self._name_text):
             self._fail()
             return start
         self._begin_call(arguments_schema(self._tools.get(self._name_text)))
         self._step = PythonReader._argument
         return start + 1
-
-    def _begin(self) -> None:
-        """Start the open call, if it has not started."""
-        if self.undecided:
-            self._accept = None
-            self._start(self._name_text)
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
         """After the parenthesis of a tool that was not offered: it is a call if a named argument follows."""
@@ -210,7 +198,6 @@ class PythonReader(StepReader):
         if text.startswith("*", pos):
             return pos + 1
         if text[pos] == "{" and not self._arguments_begun:
-            self._begin()
             self._whole = True
             self._arguments_begun = True
             self._value = LiteralValue(replace(self._shape.literals, sets=False), self._node)
@@ -230,7 +217,6 @@ class PythonReader(StepReader):
     def _begin_value(self, key: str) -> None:
         if self._whole:
             self.recoveries += 1
-        self._begin()
         self._arguments(f"{', ' if self._arguments_begun else '{'}{quoted(key)}: ")
         self._arguments_begun = True
         self._position += 1
@@ -258,7 +244,6 @@ class PythonReader(StepReader):
         return end + 1
 
     def _end_call(self) -> None:
-        self._begin()
         if not self._whole:
             self._arguments("}" if self._arguments_begun else "{}")
         self._end()
@@ -268,9 +253,6 @@ class PythonReader(StepReader):
         self._step = PythonReader._after
 
     def _broken(self, pos: int) -> int:
-        if self.undecided:
-            self._fail()  # its arguments are not known
-            return pos
         self.recoveries += 1
         self._end_call()
         return pos

@@ -97,7 +97,7 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
 
         def choose(first: str) -> CallReader:
             if other is not None and first in "[{":
-                return JsonCallReader(other, marker, accept, tools)
+                return JsonCallReader(other, marker, accept)
             return tags()
 
         wrapped = self.call_open.endswith(">")  # a whole tag, which JSON may follow

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.sdk import TextDelta, ToolDefinition
+from gateway.sdk import ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, Hint
-from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import StepReader, may_become, skip
@@ -25,8 +24,6 @@ _KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
 _ANYWHERE: Final = MarkerContext()
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
-_MAX_LEAD: Final = 400
-"""Maximum number of characters between the name of a function and its first parameter."""
 _MAX_HEAD: Final = 2 * MAX_NAME
 _MAX_JUNK: Final = 40
 """Maximum number of meaningless characters between a key and its value."""
@@ -40,19 +37,7 @@ class TagReader(StepReader):
     """The reader of `TagShape`. A call starts when its name is known. String values are emitted as they arrive."""
 
     __slots__ = (
-        "_before",
-        "_called",
-        "_calls",
-        "_head",
-        "_json",
-        "_junk",
-        "_junk_length",
-        "_nested",
-        "_rest",
-        "_schema",
-        "_shape",
-        "_tools",
-        "_writer",
+        "_before", "_calls", "_head", "_json", "_junk", "_nested", "_rest", "_schema", "_shape", "_tools", "_writer",
     )  # fmt: skip
 
     def __init__(
@@ -69,11 +54,7 @@ class TagReader(StepReader):
         self._tools = tools
         self._head = ""
         self._calls = 0
-        self._called = ""
-        """The name of the open call, which starts with its arguments."""
-        self._junk: list[str] = []
-        """Text in the open call outside of its parameters."""
-        self._junk_length = 0
+        self._junk = False
         self._json: JsonValue | None = None
         self._rest = ""
         """Trailing text that may be the start of an end marker."""
@@ -87,9 +68,7 @@ class TagReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        if self.undecided and self._step is TagReader._body:
-            self._end_before_arguments(stopped=stopped)
-        elif self.undecided:
+        if self.undecided:
             self._end_at_name(stopped=stopped)
         elif self._step is TagReader._outside:
             self._done()
@@ -100,27 +79,6 @@ class TagReader(StepReader):
             if stopped and self._step is TagReader._body:
                 self._end_call()  # only the call's own end marker is missing
             self.status = "done"
-
-    def _end_before_arguments(self, *, stopped: bool) -> None:
-        """Handle an output that ends between a call's name and its first parameter."""
-        text = without_margins("".join(self._junk))
-        if stopped:
-            self._end_call()
-            if self.status == "more":
-                self.recoveries += 1
-                self.status = "done"
-            return
-        self.recoveries += 1
-        self._begin()
-        custom = is_custom(self._tools.get(self._called))
-        self._arguments(custom_arguments(text)[:-2] if text and custom else text)
-        self.status = "done"
-
-    def _begin(self) -> None:
-        """Start the open call, if it has not started."""
-        if self.undecided and self._called:
-            self._accept = None
-            self._start(self._called)
 
     def _end_in_value(self, *, stopped: bool) -> None:
         """Handle an output that ends in a value: within its end marker, or in its text."""
@@ -136,7 +94,7 @@ class TagReader(StepReader):
         shape = self._shape
         head = self._head[: len(self._head) - shape.heads.held(self._head, 0, _ANYWHERE)]
         name = shape.name(head) if self._step is TagReader._name else ""
-        if not stopped or name not in self._tools or not self._accepts(name):
+        if not stopped or name not in self._tools or not self._start(name):
             self._fail()
             return
         self._begin_arguments(name)
@@ -237,7 +195,7 @@ class TagReader(StepReader):
         if not name and self._calls:
             self._skip_nameless()
             return pos + len(marker.text) if marker.action == "head" else pos
-        if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._accepts(name):
+        if not _NAME.fullmatch(name) or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return pos
         self._begin_arguments(name)
@@ -257,9 +215,6 @@ class TagReader(StepReader):
         self._schema = arguments_schema(self._tools.get(name))
         self._writer = ArgumentWriter(self._schema, self._shape.trim)
         self._json = None
-        self._called = name
-        self._junk = []
-        self._junk_length = 0
 
     def _skip_nameless(self) -> None:
         """Skip a call without a name after other calls; some models end so."""
@@ -293,39 +248,33 @@ class TagReader(StepReader):
         self._step = TagReader._body
 
     def _body(self, text: str, pos: int, final: bool) -> int:
-        """Read between parameters. Text that is neither markup nor white space is the text of a custom tool's call, or
-        comes after the call."""
+        """Read between parameters. Text that is neither markup nor white space is dropped."""
         shape = self._shape
         start = skip(text, pos, WHITESPACE)
-        if start > pos:
-            self._junk.append(text[pos:start])
         if start == len(text):
             return start
         hit = shape.body.find(text, start, _ANYWHERE, final=final)
         if hit is None or hit[0] > start:
-            bare_json = text[start] == "{" and self._writer.empty and not self._junk_length
+            bare_json = text[start] == "{" and self._writer.empty and not self._junk
             if bare_json and self._json is None:
-                self._begin()
                 self._json = JsonValue(shape.body)
                 self._step = TagReader._json_body
                 return start
             limit = hit[0] if hit is not None else len(text)
-            if hit is None:
+            if hit is None and not final:
                 limit -= shape.body.held(text, start, _ANYWHERE)
-            if limit > start:
-                self._add_junk(text[start:limit])
-            return len(text) if final and hit is None else limit
+            if limit > start and not self._junk:
+                self.recoveries += 1
+                self._junk = True
+            return limit
+        self._junk = False
         marker = hit[1]
         if marker.action == "key":
-            self._begin()
             self._step = TagReader._key
             return start + len(marker.text)
         if marker.action == "swallow":
-            self.recoveries += marker.text not in shape.json_marks
             return start + len(marker.text)
         self._end_call()
-        if self.status == "failed":
-            return start
         if marker.action == "close":
             if not shape.call_close:
                 self.status = "done"
@@ -335,15 +284,6 @@ class TagReader(StepReader):
         else:
             self._done()
         return start
-
-    def _add_junk(self, text: str) -> None:
-        """Keep text outside of the parameters. Too much of it before the first one shows that this is no call."""
-        self.recoveries += not self._junk_length
-        self._junk.append(text)
-        self._junk_length += len(text)
-        custom = is_custom(self._tools.get(self._called))
-        if self.undecided and not custom and self._junk_length > _MAX_LEAD:
-            self._fail()
 
     def _json_body(self, text: str, pos: int, final: bool) -> int:
         """Read all arguments as one JSON object, in place of parameters."""
@@ -581,21 +521,10 @@ class TagReader(StepReader):
             self._writer.parts.clear()
 
     def _end_call(self) -> None:
-        text = without_margins("".join(self._junk))
-        if text and self._json is None and self._writer.empty:
-            if not is_custom(self._tools.get(self._called)):
-                self._fail()  # its arguments are not known
-                return
-            self._begin()
-            self._arguments(custom_arguments(text))
-            text = ""
-        elif self._json is None:
-            self._begin()
+        if self._json is None:
             self._writer.finish()
         self._flush()
         self._end()
-        if text:
-            self.out.append(TextDelta(text))
         self._calls += 1
         self._step = TagReader._outside
 

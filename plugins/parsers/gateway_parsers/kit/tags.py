@@ -114,17 +114,11 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     @cached_property
-    def stray(self) -> tuple[str, ...]:
-        """Markup of parameters that stands at a wrong place."""
-        texts = (self.value_close, self.value_open, self.key_end, self.type_open, self.type_close)
-        return tuple(text for text in texts if len(text) > 1)
-
-    @cached_property
     def body(self) -> MarkerSet:
         """Markers that may occur between parameters."""
         return _set(
             keys=(self.key_open,),
-            noise=(*self.json_marks, *self.stray),
+            noise=self.json_marks,
             closes=(self.call_close or self.end,),
             ends=(self.end,),
             opens=(self.call_open,),

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gateway.sdk import ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
-from gateway_parsers.kit.argument_types import STRING
+from gateway_parsers.kit.argument_types import STRING, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
@@ -106,10 +106,11 @@ class ValueTagReader(NestedTagReader):
             self.recoveries += 1
             return
         name = _attribute(tag, "name").strip() if _is(tag, shape.call) else ""
-        if self._closing or not name or len(name) > MAX_NAME or not self._accepts(name):
+        if self._closing or not name or len(name) > MAX_NAME or not self._start(name):
             self._fail()
             return
-        self._open_call(name)
+        self._in_call = True
+        self._begin_call(arguments_schema(self._tools.get(name)))
 
     def _open_element(self, tag: str) -> None:
         shape = self._markup
@@ -121,7 +122,6 @@ class ValueTagReader(NestedTagReader):
         if not _is(tag, shape.value) or len(self._values) >= MAX_DEPTH:
             self.recoveries += 1
             return
-        self._begin()
         opened = _Value(_attribute(tag, "name"), _attribute(tag, "type") or RAW, [], [])
         self._values.append(opened)
         if value is None and not opened.contains:
@@ -144,7 +144,7 @@ class ValueTagReader(NestedTagReader):
             while self._values:
                 self._end_value()
             self._end_call()
-            if tag == shape.section and self.status == "more":
+            if tag == shape.section:
                 self.status = "done"
         elif value is None or (tag != shape.value and value.contains):
             self.recoveries += 1
