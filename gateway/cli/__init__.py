@@ -19,6 +19,7 @@ from gateway.cli import (
     config,
     conform,
     doctor,
+    health,
     install,
     key,
     models,
@@ -155,7 +156,7 @@ def argument_parser() -> _Parser:
     plain: argparse.ArgumentParser = parser
     commands = plain.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (
-        serve, reload, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
+        serve, reload, health, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, argument_parser)

@@ -2,7 +2,7 @@
 
 from gateway.config.hosts import AllowedHosts
 from gateway.config.keys_file import read_keys
-from gateway.config.loading import list_settings, load_config, model_name
+from gateway.config.loading import list_settings, load_config, load_listening, model_name
 from gateway.config.prompts import PromptConfig, PromptMessage, PromptVersion
 from gateway.config.structs import (
     ApiKey,
@@ -46,6 +46,7 @@ __all__ = [
     "Setting",
     "list_settings",
     "load_config",
+    "load_listening",
     "model_name",
     "read_keys",
 ]

@@ -12,7 +12,15 @@ import msgspec
 
 from gateway.config.hub_names import hub_name_of
 from gateway.config.prompts import decode_prompt
-from gateway.config.sources import NAMED_SECTIONS, SECTIONS, Lines, Variable, environment, read_toml
+from gateway.config.sources import (
+    NAMED_SECTIONS,
+    PREFIX,
+    SECTIONS,
+    Lines,
+    Variable,
+    environment,
+    read_toml,
+)
 from gateway.config.structs import (
     Config,
     DocumentsConfig,
@@ -33,6 +41,10 @@ COMMAND_LINE = "command line"
 BUILT_IN = "the built-in configuration"
 LASTING_STORE: Final = "sqlite"
 """The store of a gateway with a configuration file that names none."""
+LISTENING: Final = (
+    "host", "port", "unix_socket", "tls_certificate", "tls_key", "tls_client_ca",
+)  # fmt: skip
+"""The settings under `[server]` that say how a running server is reached."""
 
 _MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
 _MODEL_TABLES = ("sampling", "price", "chat_template_kwargs", "options")
@@ -67,6 +79,27 @@ def load_config(
     return _layers(path, environ or {}, server or {}, models, engine).decode(default_store)
 
 
+def load_listening(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    server: Mapping[str, Any] | None = None,
+) -> ServerConfig:
+    """Where a server with this configuration listens: the settings `LISTENING` of `load_config(path, environ, server=server).server`,
+    with defaults for the others. Nothing else is looked at, so that a mistake elsewhere does not matter. Raises `ConfigurationError`."""
+    layers = _Layers(config_file(path, environ), sections=("server",))
+    known = layers.tables.get("server", {})
+    layers.tables["server"] = {key: value for key, value in known.items() if key in LISTENING}
+    layers.tables["models"] = {}
+    names = {f"{PREFIX}SERVER__{key}".upper() for key in LISTENING}
+    layers.set_environment({k: v for k, v in environ.items() if k.upper() in names}, only=True)
+    layers.set_command_line(server or {}, None)
+    try:
+        return decode_table(layers.tables["server"], ServerConfig, ("server",))
+    except TableError as error:
+        raise layers.mistake(error) from error
+
+
 def list_settings(path: Path | None, environ: Mapping[str, str]) -> list[Setting]:
     """The settings that differ from the defaults, with their sources, in the order of the file. Raises
     `ConfigurationError` as `load_config` does."""
@@ -99,7 +132,8 @@ def config_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 class _Layers:
     """The merged tables, and the source of each setting that is not from the file."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, sections: Collection[str] | None = None) -> None:
+        """Of a file, only `sections` are looked at; None is all of them."""
         self.file = file
         self.tables: dict[str, Any] = {}
         self._lines = Lines("")
@@ -108,6 +142,8 @@ class _Layers:
         if file is not None:
             self.tables, text = read_toml(file)
             self._lines = Lines(text)
+        if sections is not None:
+            self.tables = {name: self.tables[name] for name in sections if name in self.tables}
         self.file_is_silent = "models" not in self.tables
         for section, table in self.tables.items():
             if section not in SECTIONS:
