@@ -81,6 +81,14 @@ class CompletionPage(Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
+class ItemsPresent(Exception):
+    """Items that were to be new to a conversation have ids that it has already: nothing was added."""
+
+    def __init__(self, ids: Collection[str]) -> None:
+        super().__init__(f"{len(ids)} ids are in the conversation already")
+        self.ids = frozenset(ids)
+
+
 class ConversationBounds(Struct, frozen=True):
     """Size limits of one conversation."""
 
@@ -252,11 +260,13 @@ class Conversations(Protocol):
         *,
         owner: str | None = None,
         bounds: ConversationBounds | None = None,
+        new: bool = False,
     ) -> bool:
         """Append items contiguously; False if there is no such conversation.
 
-        An item whose id is already in the conversation is not added twice. Raises `ConversationFull`, without adding
-        anything, if the conversation would exceed `bounds`.
+        An item whose id is already in the conversation is not added twice. With `new`, it is expected that there is none:
+        raises `ItemsPresent` with such ids, without adding anything. Atomic, so that of two callers with one id the later
+        is told. Raises `ConversationFull`, without adding anything, if the conversation would exceed `bounds`.
         """
         ...
 

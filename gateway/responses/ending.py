@@ -13,6 +13,7 @@ from gateway.errors import (
     RateLimited,
 )
 from gateway.protocols import ConversationBounds, Conversations, StoredResponse
+from gateway.responses.appending import add_items
 from gateway.wire.response import mark_failed, snapshot
 
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
@@ -26,14 +27,24 @@ def goes_into_conversation(record: StoredResponse) -> bool:
 
 async def add_to_conversation(
     store: Conversations, record: StoredResponse, bounds: ConversationBounds | None
-) -> None:
+) -> StoredResponse:
     """Add an ended response to its conversation, unless that does not keep it. May be repeated.
 
-    Raises `ConversationFull`, without adding anything, if the conversation would exceed `bounds`.
+    Returns the response as it is in the conversation: its input has other ids if somebody else has added items with the same
+    ones. Raises `ConversationFull`, without adding anything, if the conversation would exceed `bounds`.
     """
-    if record.conversation_id is not None and goes_into_conversation(record):
-        items = [*record.input, *record.response.output]
-        await store.append_items(record.conversation_id, items, owner=record.owner, bounds=bounds)
+    if record.conversation_id is None or not goes_into_conversation(record):
+        return record
+    own = len(record.input)
+    kept = await add_items(
+        store,
+        record.conversation_id,
+        [*record.input, *record.response.output],
+        owner=record.owner,
+        bounds=bounds,
+        adder=record.id,
+    )
+    return record if kept is None else msgspec.structs.replace(record, input=kept[:own])
 
 
 def as_ending(record: StoredResponse) -> StoredResponse:
@@ -60,7 +71,7 @@ async def completed_ending(
     response = msgspec.structs.replace(record.ending, output=record.response.output.copy())
     ended = msgspec.structs.replace(record, response=response, ending=None)
     try:
-        await add_to_conversation(store, ended, bounds)
+        return await add_to_conversation(store, ended, bounds)
     except ConversationFull as error:
         mark_failed(response, failure_code(error), error.message)
     return ended

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.errors import InvalidRequest
-from gateway.wire import items
+from gateway.wire import content, items
 from gateway.wire.ids import new_id
 from gateway.wire.item_lists import with_ids
 
@@ -46,11 +46,18 @@ def own_items(
 
 
 _PLACEHOLDER: Final = re.compile(r"__\w*__")
-"""Ids that stand for none, such as the `__fake_id__` of openai-agents."""
-_NOT_COMPARED: Final = frozenset(
-    ("id", "status", "phase", "annotations", "logprobs", "encrypted_content", "created_by", "agent")
-)
-"""Members of an item that a client may leave out when it sends the item again."""
+"""Ids that stand for none, such as the `__fake_id__` of openai-agents. They are replaced."""
+_OFTEN_MISSING: Final = {
+    content.OutputText: {"annotations", "logprobs"},
+    items.Reasoning: {"encrypted_content"},
+    items.CodeInterpreterCall: {"outputs"},
+    items.FileSearchCall: {"results"},
+    items.SearchAction: {"sources"},
+}
+"""Members that a client may leave out when it sends an item again, or that it was not shown."""
+_NOTHING: Final[tuple[Any, ...]] = (None, msgspec.UNSET, [], {}, "")
+_ABOUT_ITEMS: Final = {"id", "status", "phase", "created_by", "agent"}
+"""The same of all items."""
 
 
 def with_unique_ids(
@@ -64,40 +71,46 @@ def with_unique_ids(
     """
     ids = {item.id for item in own}
     known = {item.id: item for item in there if item.id in ids}
-    if not known and len(ids) == len(own):
+    if not known and len(ids) == len(own) and not any(map(_PLACEHOLDER.fullmatch, ids)):
         return list(own)
     unique: list[items.Item] = []
     taken: set[str] = set()
     for item in own:
         if not isinstance(item, items.ItemReference):
             before = known.get(item.id)
-            if item.id in taken or (before is not None and not _is_sent_again(item, before)):
-                item = _renamed(item)
+            if (
+                item.id in taken
+                or (before is not None and not is_sent_again(item, before))
+                or _PLACEHOLDER.fullmatch(item.id)
+            ):
+                item = renamed(item, new_id(items.ID_PREFIXES.get(type(item), "")))
             taken.add(item.id)
         unique.append(item)
     return unique
 
 
-def _is_sent_again(item: items.Item, before: items.Item) -> bool:
-    """Whether a client has sent `before` once more."""
-    if _PLACEHOLDER.fullmatch(item.id):
-        return False
+def is_sent_again(item: items.Item, before: items.Item) -> bool:
+    """Whether a client has sent `before`, which has the same id, once more."""
     return type(item) is type(before) and _contents(item) == _contents(before)
 
 
 def _contents(value: Any) -> Any:
-    """What an item says, whichever of its optional members are given."""
+    """What an item says, whichever of its optional members are given. JSON of the client's own is compared as it is."""
     if isinstance(value, msgspec.Struct):
-        value = msgspec.to_builtins(value)
-    if isinstance(value, dict):
-        found = {name: _contents(each) for name, each in value.items() if name not in _NOT_COMPARED}
-        return {name: each for name, each in found.items() if each not in (None, [], {}, "")}
+        left_out = _ABOUT_ITEMS if isinstance(value, items.ItemBase) else ()
+        missing = _OFTEN_MISSING.get(type(value), ())
+        found = {
+            name: _contents(getattr(value, name))
+            for name in value.__struct_fields__
+            if name not in left_out and name not in missing
+        }
+        given = {name: each for name, each in found.items() if each not in _NOTHING}
+        return type(value), given
     return [_contents(each) for each in value] if isinstance(value, list) else value
 
 
-def _renamed(item: items.Item) -> items.Item:
-    """The item with a new id."""
-    fresh = new_id(items.ID_PREFIXES.get(type(item), ""))
+def renamed(item: items.Item, new: str) -> items.Item:
+    """The item with the id `new`."""
     if isinstance(item, items.LocalShellCallOutput) and not item.call_id:
-        return msgspec.structs.replace(item, id=fresh, call_id=item.id)
-    return msgspec.structs.replace(item, id=fresh)
+        return msgspec.structs.replace(item, id=new, call_id=item.id)
+    return msgspec.structs.replace(item, id=new)

@@ -125,7 +125,10 @@ class RunStorage:
     async def _keep_in_conversation(self, store: ResponseStore, work: ResponseWork) -> None:
         """Add the response to its conversation. One that is too large for it has failed."""
         try:
-            await add_to_conversation(store, self.record(work), self._services.conversation_bounds)
+            kept = await add_to_conversation(
+                store, self.record(work), self._services.conversation_bounds
+            )
+            work.plan.input = kept.input
         except ConversationFull as error:
             self._fail(work, error, error.message)
 

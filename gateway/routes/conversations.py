@@ -13,6 +13,7 @@ from litestar.types import ASGIApp
 
 from gateway.assembly.included import as_listed
 from gateway.errors import ConversationFull, InvalidRequest, NotFound
+from gateway.responses.appending import add_items
 from gateway.responses.own_items import with_unique_ids
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
@@ -47,7 +48,7 @@ async def create_conversation(request: HttpRequest) -> ASGIApp:
     if items:
         bounds = services.conversation_bounds
         try:
-            await store.append_items(conversation.id, items, owner=owner, bounds=bounds)
+            await add_items(store, conversation.id, items, owner=owner, bounds=bounds)
         except ConversationFull:
             await store.delete_conversation(conversation.id, owner=owner)
             raise
@@ -90,18 +91,16 @@ async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> 
     body = await read_body(request, services)
     decoded = await decode_body(body, partial(decode_conversation_request, require="items"))
     store, owner = store_of(request), owner_of(request)
-    items = _new_items(decoded.items or [])
-    given = [item.id for item in decoded.items or [] if item.id]
-    there = [await store.get_item(conversation_id, each, owner=owner) for each in given]
-    items = with_unique_ids(items, filter(None, there))
-    if not await store.append_items(
+    added = await add_items(
+        store,
         conversation_id,
-        items,
+        _new_items(decoded.items or []),
         owner=owner,
         bounds=services.conversation_bounds,
-    ):
+    )
+    if added is None:
         raise _unknown(conversation_id)
-    return json_answer(listing(await _item_list(request, items, include), has_more=False))
+    return json_answer(listing(await _item_list(request, added, include), has_more=False))
 
 
 @get("/v1/conversations/{conversation_id:str}/items")

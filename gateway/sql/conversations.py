@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gateway.errors import ConversationFull
 from gateway.protocols import ConversationBounds, ItemPage, Order
@@ -84,8 +84,10 @@ def append(
     bounds: ConversationBounds | None,
     now: float,
     ttl: float,
-) -> Operation[bool]:
-    """Append items, by key."""
+    *,
+    all_new: bool,
+) -> Operation[bool | Collection[str]]:
+    """Append items, by key. Returns the keys of those that are there already, if `all_new` and there are any."""
     rows = yield Statement(
         "SELECT num, number, bytes, next FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
         (key(conversation_id), owner_key(owner), now - ttl),
@@ -98,6 +100,8 @@ def append(
         (num, list(items)),
     )
     known = {item for (item,) in there}
+    if known and all_new:
+        return known
     new = {item: packed for item, packed in items.items() if item not in known}
     # What bounds a conversation is how large it is for those who read it; what is stored counts for the store.
     added = sum(whole_size(*packed) for packed in new.values())

@@ -15,6 +15,7 @@ from gateway.protocols import (
     CompletionPage,
     ConversationBounds,
     ItemPage,
+    ItemsPresent,
     LimitState,
     Notification,
     Order,
@@ -282,6 +283,7 @@ class SqlStore:
         *,
         owner: str | None = None,
         bounds: ConversationBounds | None = None,
+        new: bool = False,
     ) -> bool:
         first: dict[str, Item] = {}
         for item in items:
@@ -289,9 +291,11 @@ class SqlStore:
         packed = conversations.packed_items(first)
         done = await self._write(
             lambda: conversations.append(
-                conversation_id, packed, owner, bounds, self._database.now(), self._ttl
+                conversation_id, packed, owner, bounds, self._database.now(), self._ttl, all_new=new
             )
         )
+        if not isinstance(done, bool):
+            raise ItemsPresent([each for each in first if key(each) in done])
         self._upkeep.stored(sum(whole_size(*each) for each in packed.values()), 0)
         return done
 

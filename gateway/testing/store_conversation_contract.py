@@ -8,10 +8,10 @@ import uuid
 import pytest
 
 from gateway.errors import ConversationFull
-from gateway.protocols import ConversationBounds, ResponseStore
+from gateway.protocols import ConversationBounds, ItemsPresent, ResponseStore
 from gateway.testing.store_records import call_item, message
 from gateway.wire.common import encode
-from gateway.wire.items import Item
+from gateway.wire.items import Item, Message
 from gateway.wire.response import Conversation
 
 
@@ -95,6 +95,28 @@ class ConversationContract:
         page = await store.list_items(made.id)
         assert page is not None
         assert [item.id for item in page.items] == ["msg_1", "msg_2"]
+
+    async def test_of_two_that_add_one_id_as_new_the_later_is_told(
+        self, store: ResponseStore
+    ) -> None:
+        made = await self._made(store)
+
+        async def add(number: int) -> bool:
+            own = message("user", "x", item_id=f"msg_{number}")
+            both = [own, message("user", str(number), item_id="msg_same")]
+            return await store.append_items(made.id, both, new=True)
+
+        done = await asyncio.gather(*map(add, range(5)), return_exceptions=True)
+        told = [each.ids for each in done if isinstance(each, ItemsPresent)]
+        assert told == [{"msg_same"}] * 4
+        first = done.index(True)
+        page = await store.list_items(made.id)
+        assert page is not None
+        assert [item.id for item in page.items] == [f"msg_{first}", "msg_same"]
+        found = await store.get_item(made.id, "msg_same")
+        assert isinstance(found, Message)
+        assert found.text == str(first)
+        assert not await store.append_items("conv_unknown", [message("user", "x")], new=True)
 
     async def test_an_item_is_got_as_it_was_added(self, store: ResponseStore) -> None:
         made = await self._made(store)

@@ -9,9 +9,11 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
 import pytest
 
 from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
+from gateway.responses.appending import add_items
 from gateway.sql.statements import Statement
 from gateway.testing import (
     LimitCountersContract,
@@ -24,6 +26,7 @@ from gateway.testing.store_completion_contract import completion
 from gateway.testing.store_lasting_contract import LastingContract
 from gateway.testing.store_part_contract import image_url, seeing
 from gateway.testing.store_records import message, record
+from gateway.wire.items import Message
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
 from gateway_postgres import PostgresConfig, open_postgres
@@ -305,6 +308,39 @@ async def test_a_conversation_that_all_extend_at_once_has_everything(open_store:
     page = await stores[1].list_items("conv_1")
     assert page is not None
     assert len({item.id for item in page.items}) == 60
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis-cluster", *SHARED])
+async def test_two_that_bring_one_id_at_once_both_keep_their_items(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Also if they repeat what they did, as another process does for a background response whose own has died."""
+    async with opened(kind, request, tmp_path) as store:
+        await store.put_conversation(Conversation(id="conv_1", created_at=1))
+
+        async def add(number: int) -> list[str]:
+            text = "same" if number > 2 else str(number)
+            items = [message("user", text, item_id="msg_x"), message("assistant", f"to {number}")]
+            items[1] = msgspec.structs.replace(items[1], id=f"msg_{number}")
+            kept = await add_items(
+                store, "conv_1", items, owner=None, bounds=None, adder=f"resp_{number}"
+            )
+            assert kept is not None
+            return [each.id for each in kept]
+
+        ids = await asyncio.gather(*map(add, range(5)))
+        assert await asyncio.gather(*map(add, range(5))) == ids
+        page = await store.list_items("conv_1")
+        assert page is not None
+        texts = [each.text for each in page.items if isinstance(each, Message)]
+        assert texts.count("same") in {1, 2}, "one item, or two where another item had its id first"
+        assert sorted({*texts} - {"same"}) == sorted(
+            ["0", "1", "2", *(f"to {number}" for number in range(5))]
+        )
+        assert len(texts) == 8 + texts.count("same")
+        for number in range(5):
+            assert texts.index(f"to {number}") > texts.index(str(number) if number < 3 else "same")
+        assert await add_items(store, "conv_2", [], owner=None, bounds=None) is None
 
 
 @pytest.mark.parametrize("kind", SHARED)

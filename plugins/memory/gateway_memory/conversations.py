@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, ItemsPresent, Order
 from gateway.sdk.wire import Conversation, Item, encode
 from gateway_memory.lru import LruMapping
 from gateway_memory.parts import Held, PartTable
@@ -29,9 +29,14 @@ class Thread:
         self.size += len(encode(conversation)) - len(encode(self.conversation))
         self.conversation = conversation
 
-    def append(self, items: Sequence[Held], bounds: ConversationBounds | None) -> None:
-        """Append the items whose ids are not present yet, each with shared texts. Raises `ConversationFull`."""
+    def append(
+        self, items: Sequence[Held], bounds: ConversationBounds | None, *, all_new: bool
+    ) -> None:
+        """Append the items whose ids are not present yet, each with shared texts. Raises `ConversationFull`, and with `all_new`
+        `ItemsPresent`."""
         new: dict[str, Held] = {}
+        if all_new and (there := [each for held in items if (each := held.values[0].id) in self._items]):  # fmt: skip
+            raise ItemsPresent(there)
         for held in items:
             item_id: str = held.values[0].id
             if item_id not in self._items:
@@ -166,6 +171,7 @@ class ConversationStore(ABC):
         *,
         owner: str | None = None,
         bounds: ConversationBounds | None = None,
+        new: bool = False,
     ) -> bool:
         if self._thread(conversation_id, owner) is None:
             return False
@@ -174,7 +180,7 @@ class ConversationStore(ABC):
         if thread is None:
             return False
         before = thread.size
-        thread.append(shared, bounds)
+        thread.append(shared, bounds, all_new=new)
         self._conversations.count_change(thread, before)
         self._make_room()
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, ItemsPresent, Order
 from gateway.sdk.stores import pack, unpack_conversation, unpack_item
 from gateway.sdk.wire import Conversation, Item
 from gateway_redis import scripts
@@ -49,13 +49,17 @@ class ConversationTable:
         items: Sequence[Item],
         owner: str | None,
         bounds: ConversationBounds | None,
+        *,
+        all_new: bool,
     ) -> bool:
         keys = self._keys.conversation(conversation_id)
         most = (-1, -1) if bounds is None else (bounds.items, bounds.bytes)
-        arguments: list[Argument] = [stored_owner(owner), self._ttl, *most]
+        arguments: list[Argument] = [stored_owner(owner), self._ttl, *most, int(all_new)]
         for item in items:
             arguments += (item.id, pack(item))
         done = await self._server.run(scripts.CONVERSATION_APPEND, keys, arguments)
+        if isinstance(done, list):
+            raise ItemsPresent([each.decode() for each in done])
         if done == -1:
             raise ConversationFull.beyond(*most)
         if done:

@@ -181,8 +181,9 @@ class RedisStore:
         *,
         owner: str | None = None,
         bounds: ConversationBounds | None = None,
+        new: bool = False,
     ) -> bool:
-        return await self._conversations.append(conversation_id, items, owner, bounds)
+        return await self._conversations.append(conversation_id, items, owner, bounds, all_new=new)
 
     async def list_items(
         self,

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.responses.own_items import with_unique_ids
-from gateway.wire.content import InputText, OutputText
-from gateway.wire.items import FunctionCall, FunctionCallOutput, Item, LocalShellCallOutput, Message
+from gateway.wire.content import EncryptedContent, InputText, OutputText, ReasoningText
+from gateway.wire.items import (
+    CodeInterpreterCall,
+    Compaction,
+    FunctionCall,
+    FunctionCallOutput,
+    InterpreterLogs,
+    Item,
+    LocalShellCallOutput,
+    Message,
+    Reasoning,
+    ToolSearchCall,
+)
 
 IDS = st.sampled_from(["msg_x", "fc_0", "abc", "1", "__fake_id__"])
 TEXTS = st.sampled_from(["yes", "no", ""])
@@ -64,5 +76,46 @@ def test_a_conversation_keeps_what_is_new_and_knows_what_is_sent_again(
         known = kept.setdefault(item.id, item)
         assert contents(known) == contents(item), "another item with its id would be dropped"
     # The whole history, sent again, adds nothing.
-    history = [item for item in kept.values() if item.id != "__fake_id__"]
+    history = list(kept.values())
     assert with_unique_ids(history, kept.values()) == history
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Compaction(id="c", encrypted_content="a"), Compaction(id="c", encrypted_content="b")),
+        (
+            ToolSearchCall(id="c", arguments={"id": 1, "status": ""}),
+            ToolSearchCall(id="c", arguments={"id": 2}),
+        ),
+        (
+            FunctionCallOutput(
+                id="c", call_id="1", output=[EncryptedContent(encrypted_content="a")]
+            ),
+            FunctionCallOutput(
+                id="c", call_id="1", output=[EncryptedContent(encrypted_content="b")]
+            ),
+        ),
+    ],
+)
+def test_what_differs_in_any_content_is_another_item(one: Item, other: Item) -> None:
+    assert with_unique_ids([other], [one])[0].id != "c"
+
+
+@pytest.mark.parametrize(
+    ("there", "sent"),
+    [
+        (
+            CodeInterpreterCall(
+                id="c", container_id="x", code="1", outputs=[InterpreterLogs(logs="1")]
+            ),
+            CodeInterpreterCall(id="c", container_id="x", code="1"),
+        ),
+        (
+            Reasoning(id="c", content=[ReasoningText(text="a")], encrypted_content="sealed"),
+            Reasoning(id="c", content=[ReasoningText(text="a")]),
+        ),
+    ],
+)
+def test_what_a_client_was_not_shown_makes_no_other_item(there: Item, sent: Item) -> None:
+    assert with_unique_ids([sent], [there])[0].id == "c"

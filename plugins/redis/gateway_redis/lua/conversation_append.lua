@@ -1,15 +1,24 @@
 -- Append items to a conversation, except those that it already contains.
 -- KEYS: conversation, items, order
--- ARGV: owner, milliseconds to live, maximum items, maximum bytes (-1: unlimited), item ids and items alternating
--- Returns 0 if there is no such conversation; -1 if it would be too large (then nothing is added); else its size in bytes plus 1.
+-- ARGV: owner, milliseconds to live, maximum items, maximum bytes (-1: unlimited), 1 if all items are to be new, item ids
+-- and items alternating
+-- Returns 0 if there is no such conversation; a list of ids if all items are to be new and these are there already, or -1 if it
+-- would be too large (then nothing is added); else its size in bytes plus 1.
 if redis.call('HGET', KEYS[1], 'o') ~= ARGV[1] then return 0 end
+if ARGV[5] == '1' then
+  local there = {}
+  for at = 6, #ARGV, 2 do
+    if redis.call('HEXISTS', KEYS[2], ARGV[at]) == 1 then there[#there + 1] = ARGV[at] end
+  end
+  if #there > 0 then return there end
+end
 local new, number, added = {}, redis.call('HLEN', KEYS[2]), 0
 local size = redis.call('HGET', KEYS[1], 'b')
 if not size then -- made by an earlier version
   size = 0
   for _, item in ipairs(redis.call('HVALS', KEYS[2])) do size = size + #item end
 end
-for at = 5, #ARGV, 2 do
+for at = 6, #ARGV, 2 do
   if redis.call('HSETNX', KEYS[2], ARGV[at], ARGV[at + 1]) == 1 then
     new[#new + 1] = ARGV[at]
     added = added + #ARGV[at + 1]
