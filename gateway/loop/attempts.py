@@ -51,6 +51,7 @@ class Attempts(Generic[PlanT]):
         """The context of the model of the last plan."""
         self._metrics = metrics
         self._limiter = limiter
+        self._entered = False
         self._preparation: Preparation | None = None
         self._reason: Exception | None = None
         """The last error that moved on to another model."""
@@ -58,14 +59,20 @@ class Attempts(Generic[PlanT]):
         self._reroutes = 0
 
     async def __aenter__(self) -> Attempts[PlanT]:
-        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue, and the request
-        is one of those of its key that are being prepared. Raises `RateLimited` if these are too many."""
-        self._preparation = self._limiter.prepare(current_principal())
+        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue.
+
+        The first time, the request is also one of those of its key that are being prepared. Raises `RateLimited` if these
+        are too many. A request that is planned again for another model was admitted before, and is not asked again.
+        """
+        if not self._entered:
+            self._entered = True
+            self._preparation = self._limiter.prepare(current_principal())
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if self._preparation is not None:
-            self._preparation.end()
+        preparation, self._preparation = self._preparation, None
+        if preparation is not None:
+            preparation.end()
         self._hold_now = self._hold
         await self.release()
 

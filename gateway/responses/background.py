@@ -233,11 +233,11 @@ class BackgroundRuns:
 
     def stop(self, error: GatewayError) -> None:
         """Take over no more responses, and hand over those that wait: the process is being stopped. Other processes of the store run
-        these at once, or this one's successor does. Those that run go on."""
+        these at once, or this one's successor does. Those that run go on, and those whose request is not kept."""
         self._stopping = True
         if self._store.lasting:
             for each in tuple(self._running.values()):
-                if each.run.response.status == "queued":
+                if each.run.response.status == "queued" and each.run.plan.kept_body is not None:
                     each.run.scope.stop(error)
 
     async def _find_orphans(self) -> None:

@@ -81,8 +81,9 @@ async def conversation_of(
         and request.conversation is not None
         and any(item.id for item in request.input or ())
     ):
-        own = with_unique_ids(own, history)
-        if {item.id for item in history}.issubset(item.id for item in own):
+        own = await beside(size + _ITEM * len(history), partial(with_unique_ids, own, history))
+        sent_ids = {item.id for item in own if not isinstance(item, ItemReference)}
+        if sent_ids.issuperset(item.id for item in history):
             history = ()  # the client has sent all of it again, in its order
     if ItemReference in kinds:
         # An item that is referred to twice is two items of this request.

@@ -170,6 +170,20 @@ def test_a_history_that_is_sent_again_is_neither_kept_nor_read_twice(
     assert http.post("/v1/responses", json=plain).json()["usage"]["input_tokens"] == second["usage"]["input_tokens"]  # fmt: skip
 
 
+def test_references_to_all_items_of_a_conversation_are_found(
+    client: OpenAI, http: httpx.Client
+) -> None:
+    """They are not the history that a client sends again. The conversation has the items already."""
+    made = client.conversations.create(items=[said("one", "msg_a1"), said("two", "msg_b2")])  # type: ignore[list-item]
+    ids = [item.id for item in client.conversations.items.list(made.id, order="asc")]
+    sent = [{"type": "item_reference", "id": each} for each in ids]
+    answer = http.post(
+        "/v1/responses", json={"model": "scripted", "input": sent, "conversation": made.id}
+    )
+    assert answer.status_code == 200, answer.text
+    assert texts(client, made.id) == ["one", "two", "two"]
+
+
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_pages_of_input_items_end(client: OpenAI, http: httpx.Client, order: str) -> None:
     items = [said(f"d{number}", "__fake_id__") for number in range(5)]

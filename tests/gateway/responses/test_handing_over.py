@@ -1,0 +1,56 @@
+"""A process that is told to end hands over what waits, if another can run it. What cannot be run again keeps its time."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+import gateway_chat_template
+import gateway_memory
+import gateway_parsers
+import gateway_scripted
+from gateway.config import Config, ModelConfig
+from gateway.errors import ServerShuttingDown
+from gateway.plugins import load_plugins
+from gateway.responses.background import BackgroundRuns
+from gateway.responses.plan import make_plan
+from gateway.responses.run import ResponseRun
+from gateway.startup.service_opening import open_services
+from gateway.wire.request import convert_response_request
+from gateway_memory.store import MemoryStore
+from tests.waiting import wait_until_async
+
+pytestmark = pytest.mark.anyio
+PLUGINS = [gateway_chat_template, gateway_memory, gateway_parsers, gateway_scripted]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "with credentials"])
+async def test_what_waits_is_stopped_at_once_only_if_its_request_is_kept(
+    monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr(MemoryStore, "lasting", True)
+    model = ModelConfig(
+        engine="scripted", renderer="chat_template", parser="plain", max_running=1, max_waiting=1
+    )
+    async with AsyncExitStack() as stack:
+        plugins = load_plugins(extra=PLUGINS, installed=False)
+        services = await open_services(Config(models={"m": model}), plugins, stack)
+        store = services.store
+        assert store is not None
+        runs = BackgroundRuns(store, lease_seconds=60)
+        async with runs.maintenance():
+            async with services.models["m"].admission.reserve():
+                request = convert_response_request(
+                    {"model": "m", "input": "Say it.", "background": True}
+                )
+                run = ResponseRun(await make_plan(request, services, size=1), services)
+                run.plan.kept_body = b'{"model": "m", "input": "Say it."}' if kept else None
+                await run.prepare()
+                await runs.start(run)
+                await wait_until_async(lambda: services.runs, "it has begun")
+                runs.stop(ServerShuttingDown("It is shutting down."))
+                if kept:
+                    await wait_until_async(lambda: run.handed_over, "it is handed over")
+            await wait_until_async(lambda: not runs.queued + runs.running, "it has ended")
+        assert run.response.status == ("queued" if kept else "completed")
