@@ -188,7 +188,8 @@ def load_plugins(
 ) -> PluginSet:
     """Load every installed plugin that `config` allows, and the modules or objects in `extra`.
 
-    If `installed` is False, only those in `extra` are loaded (for tests). A plugin that fails to import or to register
+    If `installed` is False, only those in `extra` are loaded (for tests). One of `extra` that is installed and loaded already
+    is the same plugin, not a second one of its name. A plugin that fails to import or to register
     is recorded in `failures`, which matters only if it is selected. A misspelt hook, and a name that two plugins
     register, raise `ConfigurationError`; if `strict` is False they are recorded too, for commands that display
     problems.
@@ -197,6 +198,8 @@ def load_plugins(
     if installed:
         loader.load_installed()
     for plugin in extra:
+        if loader.manager.is_registered(plugin):  # it is installed too: one plugin, not two
+            continue
         name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
         info = PluginInfo(
             name=name.removeprefix("gateway_"), distribution="this program", version=""

@@ -191,6 +191,10 @@ def _wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
+THREADS_NAME: Final = "shared"
+"""How the names of the threads begin that all code of an event loop shares (`share_threads`)."""
+
+
 class FairThreads(ThreadPoolExecutor):
     """A pool of threads that is shared between owners. What is submitted belongs to the owner of the task that submits it."""
 
@@ -269,4 +273,4 @@ class _Work(Struct, eq=False):
 
 def share_threads() -> None:
     """Make the threads of the running event loop (`asyncio.to_thread`) fair between owners."""
-    asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix="shared"))
+    asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix=THREADS_NAME))

@@ -15,7 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
+from gateway import shares
 from gateway.checks.engine_probe import GuaranteeViolated
+from gateway.tools import functions
 
 MAX_CPU_SECONDS: Final = 2.0
 """CPU time that the loop's thread may spend before other tasks run, in seconds."""
@@ -29,8 +31,9 @@ _WAITING_METHODS: Final = frozenset({"connect", "recv", "recv_into", "send", "se
 """Of sockets that block."""
 _WAITING_FUNCTIONS: Final = frozenset({"run", "call", "check_call", "check_output"})
 """Functions of `subprocess` that wait for the process."""
-_DEFAULT_EXECUTOR: Final = "asyncio_"
-"""How asyncio begins the names of the threads of a default executor."""
+_SHARED_THREADS: Final = ("asyncio_", shares.THREADS_NAME, functions.THREADS_NAME)
+"""How the names of threads begin that all code of a process shares: asyncio's name of those of a default executor, and those of tools
+that are functions. A pool starts its threads one by one, so a later use may add some."""
 
 
 def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
@@ -110,13 +113,13 @@ class Leftovers:
         self._threads = set(threading.enumerate())
 
     def now(self) -> list[str]:
-        """What exists in addition. Threads of the default executors of event loops, which all code shares, do not count: this
-        one's, and those of a gateway that runs beside."""
+        """What exists in addition. Threads that all code shares do not count: those of the default executors of event loops (this
+        one's, and those of a gateway that runs beside), and those of tools that are functions."""
         tasks = [f"task {each.get_coro()!r}" for each in asyncio.all_tasks() - self._tasks]
         threads = [
             f"thread {each.name}"
             for each in set(threading.enumerate()) - self._threads
-            if each.is_alive() and not each.name.startswith(_DEFAULT_EXECUTOR)
+            if each.is_alive() and not each.name.startswith(_SHARED_THREADS)
         ]
         return tasks + threads
 

@@ -104,7 +104,7 @@ _NEEDS = {"store": ("litegate-memory",)}
 _TESTS_NEED = {"renderer": ("litegate-scripted",), "api": ("litegate-scripted", "litegate-chat-template", "litegate-parsers", "litegate-memory")}  # fmt: skip
 """Those that its tests need."""
 _USAGE = {
-    "tool": Template('[tools.${name}]\ngreeting = "Good morning"'),
+    "tool": Template("[tools.${name}]"),
     "engine": Template('[models.my-model]\nengine = "${name}"'),
     "renderer": Template('[models.my-model]\npath = "model.gguf"\nrenderer = "${name}"'),
     "store": Template('[server]\nstore = "${name}"\n\n[stores.${name}]\njournal = "responses.log"'),

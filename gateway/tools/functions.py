@@ -29,7 +29,10 @@ from gateway.shares import FairThreads
 
 Function = Callable[..., Any]
 
-_THREADS = FairThreads(32, thread_name_prefix="tool-function")
+THREADS_NAME = "tool-function"
+"""How the names of the threads begin that functions run in, all of a process in the same ones."""
+
+_THREADS = FairThreads(32, thread_name_prefix=THREADS_NAME)
 """Not asyncio's own threads: functions that hang would hold up large requests, which are read and rendered in those."""
 
 

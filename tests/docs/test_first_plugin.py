@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.new import skeleton
 from gateway.testing.server import run_gateway
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first_plugin.md").read_text(encoding="utf-8")
@@ -38,3 +39,22 @@ def test_the_last_steps_use_the_tool(tmp_path: Path, capsys: pytest.CaptureFixtu
         exec(program, done)
         done["client"].close()
     assert capsys.readouterr().out == "It fell.\n"
+
+
+def test_the_page_keeps_what_the_skeleton_has() -> None:
+    """What it shows differs from what `gateway new` wrote by the function and its calls alone."""
+    files = {str(path): text for path, text in skeleton("tool", "dice")}
+    written = dict(re.findall(r"^<!-- file: gateway_dice/(\S+) -->\n```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))  # fmt: skip
+    assert set(written) == {"gateway_dice/__init__.py", "tests/test_dice.py"}
+    new = {
+        line.strip()
+        for path, text in written.items()
+        for line in text.splitlines()
+        if line not in files[path].splitlines()
+    }
+    assert {line for line in new if "dice" not in line} == {
+        "import random",
+        "return random.randint(1, sides)",
+        '"""Throw one die."""',
+        'assert result.text in ("1", "2")',
+    }

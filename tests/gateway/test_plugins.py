@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -254,6 +255,18 @@ def test_an_installed_plugin_is_found(site: Path) -> None:
     install(site, "third-party", {"zz_good": "zz_good"}, zz_good=TOOL.format(name="zz_tool"))
     offer = load_plugins(PluginsConfig(allow=["zz_good"])).tool("zz_tool")
     assert (offer.plugin, offer.distribution, offer.version) == ("zz_good", "third-party", "1.0")
+
+
+def test_a_plugin_that_is_installed_and_handed_over_is_one(site: Path) -> None:
+    """As in the tests of a plugin that is installed: they hand their module over."""
+    install(site, "third-party", {"zz_good": "zz_good"}, zz_good=TOOL.format(name="zz_tool"))
+    module = importlib.import_module("zz_good")
+    plugins = load_plugins(PluginsConfig(allow=["zz_good"]), extra=[module, module])
+    assert plugins.tool("zz_tool").distribution == "third-party"
+    assert not plugins.failures or all(each.wanted for each in plugins.failures)
+    # One that the configuration does not let load is there because it was handed over.
+    plugins = load_plugins(PluginsConfig(allow=[]), extra=[module])
+    assert plugins.tool("zz_tool").distribution == "this program"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,36 @@ def test_the_tests_of_a_new_plugin_pass(kind: str, capsys: pytest.CaptureFixture
     assert " passed" in done.stdout
 
 
+@pytest.mark.slow
+def test_the_tests_of_new_plugins_pass_where_all_are_installed(tmp_path: Path) -> None:
+    """One of each kind, installed as `pip install -e` does, in one run of pytest."""
+    folders = [write_installed(tmp_path, kind, f"my_{kind}") for kind in SKELETONS]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def write_installed(folder: Path, kind: str, name: str) -> str:
+    """Write a plugin and its metadata, so that a process with the result on its path has it installed."""
+    main(["new", kind, name])
+    plugin = folder / f"gateway_{name}"
+    project = tomllib.loads((plugin / "pyproject.toml").read_text())["project"]
+    metadata = plugin / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    [(entry, module)] = project["entry-points"]["gateway"].items()
+    (metadata / "entry_points.txt").write_text(f"[gateway]\n{entry} = {module}\n")
+    return str(plugin)
+
+
 @pytest.mark.parametrize("kind", SKELETONS)
 def test_a_new_plugin_is_a_distribution_by_the_rule(kind: str) -> None:
     files = dict(skeleton(kind, "my_own"))
