@@ -166,6 +166,7 @@ class Metrics:
             "gateway_fallbacks", "Requests that another model was tried for, because the first did not answer.",
             ["model", "next"], registry=registry,
         )  # fmt: skip
+        self._certificate: Gauge | None = None
         self._added: dict[Counter, int] = {}
         """What is not yet added to counters; see `_add`."""
         self._answered: dict[tuple[str, int], Counter] = {}
@@ -177,6 +178,15 @@ class Metrics:
         self._engines = _EngineCollector()
         registry.register(self._engines)
         self._scraping = asyncio.Lock()
+
+    def certificate_expiry(self, unix_time: float) -> None:
+        """Report until when the server's certificate is valid."""
+        if self._certificate is None:
+            self._certificate = Gauge(
+                "gateway_tls_certificate_expiry_timestamp_seconds", "Unix time at which the server's certificate expires.",
+                registry=self.registry, multiprocess_mode="livemin",
+            )  # fmt: skip
+        self._certificate.set(unix_time)
 
     def model_state(self, name: str, state: str, states: Iterable[str]) -> None:
         """Report the state of a model of the configuration, one of `states`."""

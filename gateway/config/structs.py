@@ -111,7 +111,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = "660"
     """Permissions of the Unix socket, in octal: who may write to it may connect."""
     tls_certificate: str | None = None
-    """File with the server's certificate and its chain, in PEM. The server then speaks HTTPS only."""
+    """File with the server's certificate and its chain, in PEM. The server then speaks HTTPS only. Where it, the key
+    or `tls_client_ca` is renewed, new connections use it within two seconds, without a restart."""
     tls_key: str | None = None
     """File with the certificate's private key, in PEM, if it is not in `tls_certificate`."""
     tls_client_ca: str | None = None

@@ -31,6 +31,7 @@ from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.model_slot import ModelSlot, ModelUse
 from gateway.runtime.services import NamedApi, Services
 from gateway.server.banner import banner
+from gateway.server.certificates import WatchedCertificates
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.engine_control import SupervisorStarter
 from gateway.server.event_loop import new_event_loop
@@ -89,6 +90,12 @@ class GatewayServer(uvicorn.Server):
         self._reloading: asyncio.Task[None] | None = None
         self._limits = config.limits
         self._services = services
+        self._certificates = (
+            WatchedCertificates(services.config.server, config, services.metrics.certificate_expiry)
+            if config.is_ssl
+            else None
+        )
+        self._watching = AsyncExitStack()
         self._memory = memory_trimmer()
         self._announce = announce
 
@@ -96,6 +103,8 @@ class GatewayServer(uvicorn.Server):
         for each in sockets or ():
             listen(each, self.config.backlog)
         await super().startup(sockets)
+        if self._certificates is not None:
+            await self._watching.enter_async_context(self._certificates.watched())
         if self.started and self._announce and sockets:
             slots = sorted(self._services.slots.slots.values(), key=_suits_an_example)
             uses = slots[0].uses or frozenset(("generates",))
@@ -141,6 +150,8 @@ class GatewayServer(uvicorn.Server):
         services = self._services
         assert services.reload is not None, "the services are open"
         logger.info("reading the configuration again")
+        if self._certificates is not None:
+            await self._certificates.read_again()
         try:
             config = await asyncio.to_thread(source.read)
             secrets = secrets_of(services.config, os.environ) | secrets_of(config, os.environ)
@@ -182,6 +193,7 @@ class GatewayServer(uvicorn.Server):
             await asyncio.wait((self._reloading,))
         for server in self.servers:
             server.close()
+        await self._watching.aclose()
         stopped = ServerShuttingDown("The server was shut down before the response was complete.")
         if services.background is not None:
             services.background.stop(stopped)

@@ -32,7 +32,7 @@ def check_settings(config: Config) -> None:
         raise ConfigurationError(str(error)) from None
 
 
-class _Encrypted(Exception):
+class EncryptedKey(Exception):
     """The private key has a passphrase, which only the server asks for."""
 
 
@@ -53,18 +53,19 @@ def check_tls(server: ServerConfig) -> None:
     wrong = "server.tls_certificate"
     expected = f"a certificate in PEM, and its private key in {'this file' if server.tls_key is None else 'server.tls_key'}"
     try:
-        context.load_cert_chain(server.tls_certificate, server.tls_key, _ask_nobody)
+        context.load_cert_chain(server.tls_certificate, server.tls_key, refuse_passphrase)
         if server.tls_client_ca is not None:
             wrong, expected = "server.tls_client_ca", "certificates in PEM"
             context.load_verify_locations(server.tls_client_ca)
-    except _Encrypted:
+    except EncryptedKey:
         return
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"{wrong}: expected {expected}: {error}.") from error
 
 
-def _ask_nobody() -> str:
-    raise _Encrypted
+def refuse_passphrase() -> str:
+    """For `load_cert_chain`, which would ask at the terminal. Raises `EncryptedKey`."""
+    raise EncryptedKey
 
 
 def doubtful_names(config: Config) -> Iterator[tuple[str, str]]:

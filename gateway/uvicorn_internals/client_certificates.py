@@ -15,6 +15,16 @@ MAX_NAMES: Final = 100
 """Maximum number of alternative names of a certificate; of more, the first are passed on."""
 
 
+def resumes_session_before(transport: asyncio.BaseTransport, moment: float) -> bool:
+    """Whether the connection continues a session of TLS that was begun before a Unix time, so that its client's certificate was
+    verified then and not now."""
+    connection = transport.get_extra_info("ssl_object")
+    if connection is None or not connection.session_reused:
+        return False
+    session = connection.session
+    return session is None or session.time <= moment
+
+
 def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | None:
     """What the extension says of a connection; None without a certificate that the server has verified.
 

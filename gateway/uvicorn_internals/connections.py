@@ -64,6 +64,8 @@ class Connections:
         """Connections whose last request was answered, and whose next one has not begun; that of the earliest answer first."""
         self.refused = 0
         """Connections refused since the last check, because there were too many."""
+        self.sessions_since = 0.0
+        """Unix time of the last change of the authorities of clients' certificates. Sessions of TLS that are older are not resumed."""
         self._closed_early = 0
         """Idle connections closed since the last check, because there were too many."""
         self._last = 0.0

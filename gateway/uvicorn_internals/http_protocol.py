@@ -9,7 +9,7 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gateway.uvicorn_internals.client_certificates import tls_extension
+from gateway.uvicorn_internals.client_certificates import resumes_session_before, tls_extension
 from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
 from gateway.uvicorn_internals.light import LightEvent, LightFlowControl, Pipeline
 
@@ -94,6 +94,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if len(self.connections) > self._limits.most and not self._limits.close_idle():
             self._limits.refused += 1
             self._end(raw_error(503, "This server has too many connections. Try again later."))
+            return
+        since = self._limits.sessions_since
+        if since and resumes_session_before(transport, since):
+            transport.abort()
             return
         self._deadline = self.loop.time() + self._limits.head_timeout
         self._tls = tls_extension(transport)
