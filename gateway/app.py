@@ -14,7 +14,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Scope
 
-from gateway.config import Config
+from gateway.config import Config, TrustedProxies
 from gateway.errors import (
     AuthenticationError,
     GatewayError,
@@ -40,6 +40,7 @@ from gateway.routes.apis import (
     keep_apis,
 )
 from gateway.routes.chat import create_chat_completion
+from gateway.routes.client_address import CLIENT_ADDRESS, ClientAddress
 from gateway.routes.completions import create_completion
 from gateway.routes.conversations import (
     create_conversation,
@@ -106,6 +107,8 @@ class GatewayApp(Litestar):
     framework's errors."""
 
     guard: RequestGuard
+    client_address: ClientAddress | None = None
+    """Finds the addresses of clients, if they are logged."""
     services: Services | None = None
     """What requests are answered with; None before start-up."""
     direct_routes: Mapping[str, Handle] = {}
@@ -132,6 +135,8 @@ class GatewayApp(Litestar):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket":
+            if self.client_address is not None:
+                scope[CLIENT_ADDRESS] = self.client_address.of(scope)
             try:
                 self.guard.check_handshake(scope)
                 if not is_socket_path(scope["path"]):
@@ -140,7 +145,7 @@ class GatewayApp(Litestar):
                         code="unknown_url",
                     )
             except GatewayError as error:
-                await refuse_handshake(error, scope, send)
+                await refuse_handshake(error, scope, send, self.services)
                 return
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
@@ -153,6 +158,8 @@ class GatewayApp(Litestar):
             scope = {**scope, "method": "GET"}
         scope[REQUEST_ID] = request_id
         stats.enter()
+        if self.client_address is not None and INTERNAL_CALLER not in scope:
+            stats.client = self.client_address.of(scope)
         if scope["http_version"] == "1.0":
             send = unchunked(send)
         scope[DIRECT_SEND] = send
@@ -315,6 +322,8 @@ def _app(
         request_max_body_size=None,  # `read_json_body` enforces the limit
     )
     app.guard = RequestGuard(config.server, cors)
+    if config.server.log_client_address:
+        app.client_address = ClientAddress(TrustedProxies(config.server.trusted_proxies))
     return app
 
 

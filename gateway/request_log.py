@@ -121,6 +121,7 @@ def fields_of(stats: RequestStats) -> dict[str, Any]:
         "method": stats.method,
         "route": stats.route,
         "status": stats.status or None,
+        "client": stats.client,
         "key": None if stats.owner is None else _one_word(stats.owner),
     }
     error = stats.error_code

@@ -221,6 +221,7 @@ class RequestStats:
     """One request of a client: an HTTP request, one `response.create` of a WebSocket, or a background run."""
 
     __slots__ = (
+        "client",
         "client_left",
         "content",
         "error_code",
@@ -245,6 +246,8 @@ class RequestStats:
         self.status = 0
         """The HTTP status; 0 while there is none."""
         self.error_code: str | None = None
+        self.client: str | None = None
+        """The client's address, if it is logged."""
         self.client_left = False
         self.content: Content | None = None
         """The texts of the request, if they are logged."""

@@ -1,6 +1,6 @@
 """The configuration: `gateway.toml`, the environment and the command line, decoded once at start-up."""
 
-from gateway.config.hosts import AllowedHosts
+from gateway.config.hosts import AllowedHosts, TrustedProxies
 from gateway.config.keys_file import read_keys
 from gateway.config.loading import list_settings, load_config, load_listening, model_name
 from gateway.config.prompts import PromptConfig, PromptMessage, PromptVersion
@@ -44,6 +44,7 @@ __all__ = [
     "SchemaLimits",
     "ServerConfig",
     "Setting",
+    "TrustedProxies",
     "list_settings",
     "load_config",
     "load_listening",

@@ -26,6 +26,37 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class TrustedProxies:
+    """`trusted_proxies` under `[server]`: the proxies whose `X-Forwarded-For` is believed."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        """Entries are addresses, networks, and `unix` for whoever is connected to the Unix socket. Raises `ValueError` for others."""
+        self._unix = "unix" in entries
+        self._networks: list[_Network] = []
+        for entry in entries:
+            if entry == "unix":
+                continue
+            try:
+                self._networks.append(ipaddress.ip_network(entry.strip("[]")))
+            except ValueError:
+                raise ValueError(
+                    f'trusted_proxies: {entry!r} is no address and no network: write one as in "10.0.0.7" or "10.0.0.0/8", or "unix" for '
+                    "the Unix socket."
+                ) from None
+
+    def allow(self, address: str) -> bool:
+        """Whether the client at `address`, or `unix`, is one of them."""
+        if address == "unix":
+            return self._unix
+        if not self._networks:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+
 class AllowedHosts:
     """The accepted names and addresses."""
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
-from gateway.config.hosts import AllowedHosts, is_loopback
+from gateway.config.hosts import AllowedHosts, TrustedProxies, is_loopback
 from gateway.config.prompts import PromptConfig
 from gateway.config.tables import KeyPath
 
@@ -187,6 +187,11 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     access_log: bool = True
     """Whether each request is logged at its end, in one line: ids, the key's name, model, status, tokens and times. Requests
     to `/health`, `/ready` and `/metrics` are logged at the level `debug`."""
+    log_client_address: bool = False
+    """Whether these lines have the client's address as `client`, for tools such as fail2ban. Addresses of people are personal data."""
+    trusted_proxies: list[str] = []
+    """Addresses and networks (`10.0.0.0/8`) of the proxies in front, and `unix` for whoever connects to `unix_socket`. Their header
+    `X-Forwarded-For` says who the client is; that of anybody else is ignored. For `log_client_address` only."""
     api_keys: list[ApiKey] = []
     """The keys in `[[server.api_keys]]`. Without any, the server can be used by anyone who can reach it."""
     keys_file: Annotated[str, Meta(min_length=1)] | None = None
@@ -280,6 +285,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 raise ValueError(
                     f"{key} is at least {LEAST_PROCESS_TIMEOUT:g} seconds, so that no process is killed that is merely busy; 0 is never."
                 )
+        TrustedProxies(self.trusted_proxies)
         AllowedHosts([host for host in self.allowed_hosts or () if host != "*"])
         if self.stored_keys and self.store == "none":
             raise ValueError('stored_keys = true needs a store, and store is "none".')

@@ -25,6 +25,7 @@ from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
 from gateway.responses.routed import prepare_run
 from gateway.routes.answers import JSON, note_error
+from gateway.routes.client_address import CLIENT_ADDRESS
 from gateway.routes.state import identify_sender, services_in
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
@@ -69,7 +70,7 @@ async def responses_socket(socket: Socket) -> None:
     try:
         principal = await identify_sender(services, socket.scope)
     except GatewayError as error:
-        await refuse_handshake(error, socket.scope, socket.send)
+        await refuse_handshake(error, socket.scope, socket.send, services)
         return
     request_id = new_id("req_")
     await socket.accept(headers={"x-request-id": request_id})
@@ -82,13 +83,26 @@ async def responses_socket(socket: Socket) -> None:
         services.metrics.open_streams -= 1
 
 
-async def refuse_handshake(error: GatewayError, scope: Any, send: Any) -> None:
-    """Reject a handshake with an HTTP error; if the server does not support that, without one."""
+async def refuse_handshake(
+    error: GatewayError, scope: Any, send: Any, services: Services | None
+) -> None:
+    """Reject a handshake with an HTTP error; if the server does not support that, without one. It is counted and logged as a request
+    is."""
+    request_id = new_id("req_")
+    if services is not None:
+        route = PATH if is_socket_path(scope["path"]) else "unmatched"
+        stats = RequestStats(request_id, method="WEBSOCKET", route=route)
+        stats.client = scope.get(CLIENT_ADDRESS)
+        stats.status = error.status
+        stats.error_code = error.code or error.type
+        stats.enter()
+        services.metrics.request_answered(route, error.status)
+        log_request(stats, line=services.config.server.access_log)
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
     headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    headers += [(b"content-type", JSON.encode()), (b"x-request-id", new_id("req_").encode())]
+    headers += [(b"content-type", JSON.encode()), (b"x-request-id", request_id.encode())]
     start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
     await send(start)
     await send({"type": "websocket.http.response.body", "body": error_body(error)})
@@ -264,6 +278,8 @@ class _Connection:
         """Each message is a request of its own in the log. All have the id of the connection."""
         stats = RequestStats(self._request_id, method="WEBSOCKET", route="/v1/responses")
         stats.owner = self._owner
+        scope: Any = self._socket.scope
+        stats.client = scope.get(CLIENT_ADDRESS)
         if self._services.content_policy is not None:
             stats.content = self._services.content_policy.content()
             stats.content.read(data)

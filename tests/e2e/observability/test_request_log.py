@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from gateway import hookimpl
@@ -191,3 +192,56 @@ def test_the_headers_of_openai_are_sent(gateway: RunningGateway) -> None:
     ):
         assert int(answer.headers["openai-processing-ms"]) >= 0
         assert answer.headers["openai-version"] == "2020-10-01"
+
+
+KEYS = [{"name": "alice", "sha256": hashlib.sha256(KEY.encode()).hexdigest()}]
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_refused_keys_and_requests_have_the_client_s_address_if_it_is_logged(
+    gateway_server: StartGateway, log: ReadableLog, logged: bool
+) -> None:
+    server = {
+        "api_keys": KEYS,
+        "log_client_address": logged,
+        "trusted_proxies": ["127.0.0.1"] if logged else [],
+    }
+    gateway = gateway_server({"server": server, "models": {"m": MODEL}})
+    url = f"{gateway.base_url}/responses"
+    via = {"x-forwarded-for": "1.1.1.1, 203.0.113.7"}
+    for key, headers in (("wrong", {}), ("wrong", via), (KEY, via)):
+        sent = {"authorization": f"Bearer {key}", **headers}
+        httpx.post(url, json={"model": "m", "input": "think"}, headers=sent)
+    lines = log.until(3, message="request")
+    assert [each["status"] for each in lines] == [401, 401, 200]
+    addresses = ["127.0.0.1", "203.0.113.7", "203.0.113.7"] if logged else [None] * 3
+    assert [each.get("client") for each in lines] == addresses
+
+
+def test_refused_handshakes_of_websockets_are_logged_and_counted(
+    gateway_server: StartGateway, log: ReadableLog
+) -> None:
+    """As requests with wrong keys are: keys could be guessed unseen."""
+    server = {"api_keys": KEYS, "log_client_address": True}
+    gateway = gateway_server({"server": server, "models": {"m": MODEL}})
+    url = gateway.base_url.replace("http", "ws")
+    wrong = {"authorization": "Bearer wrong"}
+    with pytest.raises(InvalidStatus):
+        connect(f"{url}/responses", additional_headers=wrong)
+    with pytest.raises(InvalidStatus):
+        connect(f"{url}/nothing", additional_headers=wrong)
+    right = {"authorization": f"Bearer {KEY}"}
+    with connect(f"{url}/responses", additional_headers=right) as socket:
+        socket.send(json.dumps({"type": "response.create", "model": "m", "input": "think"}))
+        while json.loads(socket.recv(60))["type"] != "response.completed":
+            pass
+    lines = log.until(3, message="request")
+    assert [(each["method"], each["route"], each.get("status")) for each in lines] == [
+        ("WEBSOCKET", "/v1/responses", 401),
+        ("WEBSOCKET", "unmatched", 404),
+        ("WEBSOCKET", "/v1/responses", None),
+    ]
+    assert [each.get("error_code") for each in lines] == ["invalid_api_key", "unknown_url", None]
+    assert {each["client"] for each in lines} == {"127.0.0.1"}
+    metrics = httpx.get(f"{root(gateway)}/metrics").text
+    assert 'gateway_requests_total{route="/v1/responses",status="401"} 1.0' in metrics
