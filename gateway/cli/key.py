@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,13 +20,19 @@ from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.plugins import load_plugins
 from gateway.protocols import ResponseStore
 from gateway.runtime.access import hash_key
-from gateway.runtime.stored_keys import change_stored_keys, read_stored_keys
+from gateway.runtime.stored_keys import (
+    StoredKey,
+    UnreadableKey,
+    change_stored_keys,
+    read_stored_keys,
+)
 from gateway.startup.selection import resolve_store
 
 EPILOG = """\
 gateway key NAME                prints a new key, with the lines of gateway.toml that let it in; nothing is stored
 gateway key add NAME ...        makes a key in the store of the configuration, and prints it
-gateway key list                the keys in the store
+gateway key list                the keys in the store, with what they may use
+gateway key set NAME|HASH ...   changes what the keys of that name may do, or the one whose SHA-256 begins so
 gateway key revoke NAME|HASH    removes the keys of that name, or the one whose SHA-256 begins so
 
 Keys in the store need stored_keys = true under [server]. Changes take effect on all running servers within a second.
@@ -37,20 +43,22 @@ _LIMITS: Final = (
     "tokens_per_day",
     "max_concurrent_requests",
 )
-_OPTIONS: Final = ("admin", "model", "tool", *_LIMITS, "priority", "expires")
+_OPTIONS: Final = ("admin", "model", "tool", *_LIMITS, "priority", "weight", "expires")
+_FIELDS: Final = {"model": "models", "tool": "tools"}
+"""Options whose setting has another name."""
 
 
 def add_to(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "key",
-        help="make, list and revoke API keys, or make a key for encrypted reasoning",
-        description="Make, list and revoke API keys.",
+        help="make, list, change and revoke API keys, or make a key for encrypted reasoning",
+        description="Make, list, change and revoke API keys.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "words", nargs="*", metavar="[add|list|revoke] NAME", help="whose key it is"
+        "words", nargs="*", metavar="[add|list|set|revoke] NAME", help="whose key it is"
     )
     add_config_argument(parser)
     parser.add_argument(
@@ -58,14 +66,20 @@ def add_to(commands: Commands) -> None:
         action="store_true",
         help="make a key for server.reasoning_keys instead, which seals encrypted_content",
     )
-    added = parser.add_argument_group("what a new key may do, as in [[server.api_keys]]")
+    added = parser.add_argument_group("what a key may do, as in [[server.api_keys]]")
     added.add_argument("--admin", action="store_true", default=None)
-    added.add_argument("--model", action="append", metavar="NAME", help="repeatable")
-    added.add_argument("--tool", action="append", metavar="NAME", help="repeatable")
+    added.add_argument(
+        "--model", action="append", metavar="NAME", help="repeatable; replaces those it had"
+    )
+    added.add_argument("--tool", action="append", metavar="NAME", help="likewise")
     for name in _LIMITS:
         added.add_argument(f"--{name.replace('_', '-')}", type=_positive, metavar="N")
     added.add_argument("--priority", type=int, metavar="N", help="lower is served earlier")
+    added.add_argument("--weight", type=_weight, metavar="X", help="its share where requests wait")
     added.add_argument("--expires", type=_future, metavar="TIME", help="such as 2030-01-31, in UTC")
+    added.add_argument(
+        "--unset", action="append", metavar="OPTION", help="set: the default again, as in --unset tokens-per-day; repeatable",
+    )  # fmt: skip
     parser.set_defaults(command=run)
 
 
@@ -73,6 +87,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or len(text) > 15 or int(text) < 1:
         raise argparse.ArgumentTypeError("a whole number from 1 to 999999999999999")
     return int(text)
+
+
+def _weight(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1000:
+        raise argparse.ArgumentTypeError("a number above 0, up to 1000")
+    return found
 
 
 def _future(text: str) -> datetime:
@@ -87,7 +111,9 @@ def _future(text: str) -> datetime:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make, list or revoke a key."""
+    """Make, list, change or revoke a key."""
+    if arguments.unset and arguments.words[:1] != ["set"]:
+        raise ConfigurationError("--unset is for gateway key set.")
     match arguments.words:
         case [_, *_] if arguments.reasoning:
             raise ConfigurationError("gateway key --reasoning takes no name.")
@@ -99,19 +125,22 @@ def run(arguments: argparse.Namespace) -> int:
         case ["list"]:
             _refuse_options(arguments, "list")
             _in_store(arguments, _list)
+        case ["set", which]:
+            changes = _changes(arguments)
+            _in_store(arguments, lambda store: _set(store, which, changes))
         case ["revoke", which]:
             _refuse_options(arguments, "revoke")
             _in_store(arguments, lambda store: _revoke(store, which))
-        case ["add" | "revoke"]:
+        case ["add" | "set" | "revoke"]:
             raise ConfigurationError(f"gateway key {arguments.words[0]} needs the name of a key.")
-        case ["add" | "list" | "revoke" as action, *_]:
+        case ["add" | "list" | "set" | "revoke" as action, *_]:
             known = "no name" if action == "list" else "one name; quote a name with spaces"
             raise ConfigurationError(f"gateway key {action} takes {known}.")
         case [] | [_]:
             _print_new(arguments, _checked((arguments.words or ["default"])[0]))
         case _:
             raise ConfigurationError(
-                f"gateway key: {arguments.words[0]!r} is none of add, list and revoke; quote a name with spaces."
+                f"gateway key: {arguments.words[0]!r} is none of add, list, set and revoke; quote a name with spaces."
             )
     return 0
 
@@ -121,7 +150,7 @@ def _refuse_options(arguments: argparse.Namespace, action: str) -> None:
     for option in _OPTIONS:
         if getattr(arguments, option) is not None:
             raise ConfigurationError(
-                f"gateway key {action} takes no --{option.replace('_', '-')}: it is for new keys."
+                f"gateway key {action} takes no --{option.replace('_', '-')}: it is for add and set."
             )
 
 
@@ -155,16 +184,26 @@ def _in_toml(value: object) -> str:
 
 def _made(arguments: argparse.Namespace, name: str, key: str) -> ApiKey:
     """The key with what the command line says that it may do."""
-    return ApiKey(
+    made = ApiKey(
         name=name,
         sha256=hash_key(key),
         admin=bool(arguments.admin),
         models=arguments.model,
         tools=arguments.tool,
         priority=arguments.priority or 0,
+        weight=arguments.weight or 1.0,
         expires=arguments.expires,
         **{limit: getattr(arguments, limit) for limit in _LIMITS},
     )
+    return _valid(made)
+
+
+def _valid(key: ApiKey) -> ApiKey:
+    """`key`. Raises `ConfigurationError` if no server would read it."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(key), type=ApiKey)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"The key {key.name} cannot be so: {error}.") from None
 
 
 def _add(arguments: argparse.Namespace, name: str) -> None:
@@ -180,24 +219,101 @@ def _add(arguments: argparse.Namespace, name: str) -> None:
 
 async def _list(store: ResponseStore) -> None:
     keys = await read_stored_keys(store)
-    rows = [["name", "sha256", "admin", "limits", "expires"]]
+    rows = [["name", "sha256", "admin", "models", "tools", "limits", "expires"]]
     for key in sorted(keys, key=lambda each: each.name):
-        limits = [f"{each} = {value}" for each in _LIMITS if (value := getattr(key, each))]
+        if isinstance(key, UnreadableKey):
+            rows.append([key.name, key.sha256[:12], "refused: it has settings of another release"])
+            continue
         expires = "never" if key.expires is None else key.expires.isoformat()
         admin = "yes" if key.admin else "no"
-        rows.append([key.name, key.sha256[:12], admin, ", ".join(limits) or "none", expires])
-    print(table(rows))
+        rows.append(
+            [key.name, key.sha256[:12], admin, _names(key.models), _names(key.tools), _limits(key), expires]
+        )  # fmt: skip
+    width = max(map(len, rows))
+    print(table([[*row, *[""] * (width - len(row))] for row in rows]))
+
+
+def _names(names: Sequence[str] | None) -> str:
+    return "all" if names is None else ", ".join(names) or "none"
+
+
+def _limits(key: ApiKey) -> str:
+    limits = [f"{each} = {value}" for each in _LIMITS if (value := getattr(key, each))]
+    if key.priority:
+        limits.append(f"priority = {key.priority}")
+    if key.weight != 1:
+        limits.append(f"weight = {key.weight:g}")
+    return ", ".join(limits) or "none"
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the command line gives to keys that are there. Raises `ConfigurationError` if it gives none."""
+    changes = {
+        _FIELDS.get(option, option): value
+        for option in _OPTIONS
+        if (value := getattr(arguments, option)) is not None
+    }
+    defaults = {field.name: field.default for field in msgspec.structs.fields(ApiKey)}
+    for option in arguments.unset or ():
+        name = option.removeprefix("--").replace("-", "_")
+        if name not in _OPTIONS:
+            known = ", ".join(each.replace("_", "-") for each in _OPTIONS)
+            raise ConfigurationError(
+                f"--unset {option}: there is no such option; it is one of: {known}."
+            )
+        field = _FIELDS.get(name, name)
+        if field in changes:
+            raise ConfigurationError(
+                f"gateway key set: --{option} is set and unset; keep one of them."
+            )
+        changes[field] = defaults[field]
+    if not changes:
+        raise ConfigurationError(
+            "gateway key set changes nothing without an option, such as --tokens-per-day 1000000 or --unset tokens-per-day."
+        )
+    return changes
+
+
+async def _set(store: ResponseStore, which: str, changes: Mapping[str, Any]) -> None:
+    changed: list[ApiKey] = []
+
+    def changed_keys(keys: list[StoredKey]) -> Sequence[StoredKey]:
+        changed.clear()
+        chosen = _chosen(keys, which)
+        result: list[StoredKey] = []
+        for key in keys:
+            if key not in chosen:
+                result.append(key)
+            elif isinstance(key, UnreadableKey):
+                raise ConfigurationError(
+                    f"The key {key.name} has settings of another release: change it with the command of that release, or revoke it."
+                )
+            else:
+                changed.append(_valid(msgspec.structs.replace(key, **changes)))
+                result.append(changed[-1])
+        return result
+
+    await change_stored_keys(store, changed_keys)
+    for key in changed:
+        print(
+            f"Changed: {key.name} ({key.sha256[:12]}): models {_names(key.models)}; tools {_names(key.tools)}; limits {_limits(key)}"
+        )
+
+
+def _chosen(keys: Sequence[StoredKey], which: str) -> list[StoredKey]:
+    """The keys of the name `which`, or those whose SHA-256 begins so. Raises `ConfigurationError` if there are none."""
+    named = [key for key in keys if key.name == which]
+    hashed = [key for key in keys if len(which) >= 8 and key.sha256.startswith(which.lower())]
+    if not (named or hashed):
+        raise ConfigurationError(f"The store has no key of the name or the hash {which!r}.")
+    return named or hashed
 
 
 async def _revoke(store: ResponseStore, which: str) -> None:
-    revoked: list[ApiKey] = []
+    revoked: list[StoredKey] = []
 
-    def without(keys: list[ApiKey]) -> Sequence[ApiKey]:
-        named = [key for key in keys if key.name == which]
-        hashed = [key for key in keys if len(which) >= 8 and key.sha256.startswith(which.lower())]
-        revoked[:] = named or hashed
-        if not revoked:
-            raise ConfigurationError(f"The store has no key of the name or the hash {which!r}.")
+    def without(keys: list[StoredKey]) -> Sequence[StoredKey]:
+        revoked[:] = _chosen(keys, which)
         return [key for key in keys if key not in revoked]
 
     await change_stored_keys(store, without)

@@ -198,7 +198,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A TOML file with further keys, as tables `[[api_keys]]` with the keys of `[[server.api_keys]]`. Changes take effect within
     a second. If another file is named, or none, the keys of the last one are refused from the reload on. A relative path is first looked up relative to the configuration file."""
     stored_keys: bool = False
-    """Whether keys in the store are accepted, which `gateway key add` and `gateway key revoke` change on all running servers
+    """Whether keys in the store are accepted, which `gateway key add`, `set` and `revoke` change on all running servers
     within a second."""
     currency: Annotated[
         str, Meta(pattern="^[a-z]{3}$", extra={"wanted": 'three small letters, such as "usd"'})

@@ -84,6 +84,14 @@ class KnownKey(Struct, frozen=True):
     """Where it is."""
 
 
+def known_keys(source: str, keys: Sequence[ApiKey]) -> list[tuple[str, KnownKey]]:
+    """The keys of `source` by their digests. Thousands of them take longer than a token may wait: call it in a thread."""
+    return [
+        (key.sha256.lower(), KnownKey(principal_of(key), _unix_time(key.expires), source))
+        for key in keys
+    ]
+
+
 class Authenticator:
     """Maps a request to the principal of its API key."""
 
@@ -104,7 +112,7 @@ class Authenticator:
         self._needs_key = bool(keys) or more_keys
         self._more_keys = more_keys
         self._others: Sequence[RequestAuthenticator] = ()
-        self._sources: dict[str, Sequence[ApiKey]] = {}
+        self._sources: dict[str, Sequence[tuple[str, KnownKey]]] = {}
         # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
         self._by_digest: dict[str, KnownKey] = {}
         self._by_name: dict[str, list[KnownKey]] = {}
@@ -117,12 +125,14 @@ class Authenticator:
 
     def use_keys(self, source: str, keys: Sequence[ApiKey]) -> None:
         """Replace the keys of `source`. A key that several sources have is that of the first source."""
+        self.use_known(source, known_keys(source, keys))
+
+    def use_known(self, source: str, keys: Sequence[tuple[str, KnownKey]]) -> None:
+        """Like `use_keys`, with what `known_keys` has made of them."""
         self._sources[source] = keys
         found: dict[str, KnownKey] = {}
-        for name, each in ((name, key) for name, keys in self._sources.items() for key in keys):
-            found.setdefault(
-                each.sha256.lower(), KnownKey(principal_of(each), _unix_time(each.expires), name)
-            )
+        for digest, known in (each for keys in self._sources.values() for each in keys):
+            found.setdefault(digest, known)
         self._by_digest = found
         self._by_name = {}
         self._by_id = {known.principal.key: known for known in found.values()}

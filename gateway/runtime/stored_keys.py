@@ -1,19 +1,25 @@
-"""API keys in the store, which `gateway key add` and `revoke` change while servers run."""
+"""API keys in the store, which `gateway key add`, `set` and `revoke` change while servers run.
+
+All keys are one value. Beside it there is its version, a small value, by which servers see that it has changed without reading it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from gateway.config import ApiKey
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import ResponseStore, SharedValues
-from gateway.runtime.access import Authenticator
+from gateway.runtime.access import Authenticator, known_keys
 from gateway.task_context import running_task
 
 logger = logging.getLogger("gateway.runtime.stored_keys")
@@ -22,6 +28,11 @@ WATCH_SECONDS: Final = 0.4
 """Interval between looks into the store."""
 SOURCE: Final = "the store"
 _NAME: Final = "gateway:api_keys"
+_VERSION: Final = "gateway:api_keys:version"
+_CHANGING: Final = b"changing "
+"""The beginning of the version while a command changes the keys, and for good if it was killed meanwhile. Servers read all keys then."""
+_FULL_SECONDS: Final = 30.0
+"""Interval at which the keys are read whatever their version is: the commands of older releases write none."""
 _LIFETIME: Final = 100 * 365 * 86_400.0
 _ATTEMPTS: Final = 20
 
@@ -35,21 +46,48 @@ def check_holds_keys(store: ResponseStore) -> None:
         )
 
 
-async def read_stored_keys(store: SharedValues) -> list[ApiKey]:
-    """The keys in the store. Raises `StoreUnavailable`, or `ConfigurationError` if a newer version has written them."""
+class UnreadableKey(Struct, frozen=True):
+    """A key with settings that this release does not know. It is refused, because it may be meant to allow less."""
+
+    name: str
+    sha256: str
+    raw: msgspec.Raw = msgspec.Raw(b"")
+    """As it is stored."""
+
+
+StoredKey: TypeAlias = ApiKey | UnreadableKey
+
+
+async def read_stored_keys(store: SharedValues) -> list[StoredKey]:
+    """The keys in the store. Raises `StoreUnavailable`, or `ConfigurationError` if another version has written what cannot be read."""
     return _decoded(await store.get_value(_NAME))
 
 
 async def change_stored_keys(
-    store: SharedValues, change: Callable[[list[ApiKey]], Sequence[ApiKey]]
+    store: SharedValues, change: Callable[[list[StoredKey]], Sequence[StoredKey]]
 ) -> None:
     """Replace the keys in the store by what `change` makes of them. Several processes may do so at the same time.
 
     Raises like `read_stored_keys`, and what `change` raises.
     """
+    mark = _CHANGING + secrets.token_hex(8).encode()
+    await _set_version(store, mark, lambda _: True)
+    try:
+        await _change(store, change)
+    finally:
+        # Where another process is about to change them, it sets the version when it is done.
+        done = secrets.token_hex(8).encode()
+        await _set_version(
+            store, done, lambda held: held == mark or not (held or b"").startswith(_CHANGING)
+        )
+
+
+async def _change(
+    store: SharedValues, change: Callable[[list[StoredKey]], Sequence[StoredKey]]
+) -> None:
     for _ in range(_ATTEMPTS):
         held = await store.get_value(_NAME)
-        wanted = msgspec.json.encode(list(change(_decoded(held))))
+        wanted = _encoded(change(_decoded(held)))
         if wanted == held:
             return
         now = await store.compare_and_set(_NAME, wanted, expected=held, seconds=_LIFETIME)
@@ -60,32 +98,92 @@ async def change_stored_keys(
     raise ConfigurationError("Other processes change the keys all the time. Try again.")
 
 
-def _decoded(held: bytes | None) -> list[ApiKey]:
+async def _set_version(
+    store: SharedValues, version: bytes, replaces: Callable[[bytes | None], bool]
+) -> None:
+    """Set the version, unless `replaces` says that what is there stays. Others may set it at the same time."""
+    for _ in range(_ATTEMPTS):
+        held = await store.get_value(_VERSION)
+        if not replaces(held):
+            return
+        now = await store.compare_and_set(_VERSION, version, expected=held, seconds=_LIFETIME)
+        if now == version:
+            return
+
+
+def _encoded(keys: Sequence[StoredKey]) -> bytes:
+    return msgspec.json.encode([key.raw if isinstance(key, UnreadableKey) else key for key in keys])
+
+
+def _decoded(held: bytes | None) -> list[StoredKey]:
     if held is None:
         return []
     try:
-        return msgspec.json.decode(held, type=list[ApiKey])
+        return [*msgspec.json.decode(held, type=list[ApiKey])]
+    except msgspec.DecodeError:
+        pass
+    try:
+        return [_key(raw) for raw in msgspec.json.decode(held, type=list[msgspec.Raw])]
     except msgspec.DecodeError:
         raise ConfigurationError(
             "The keys in the store were written by another version of the gateway, and cannot be read."
         ) from None
 
 
-class WatchedStoredKeys:
-    """The keys in the store, read again all the time. While the store does not answer, they stay as they were."""
+def _key(raw: msgspec.Raw) -> StoredKey:
+    try:
+        return msgspec.json.decode(raw, type=ApiKey)
+    except msgspec.ValidationError:
+        found = msgspec.json.decode(raw, type=UnreadableKey)
+        return msgspec.structs.replace(found, raw=raw.copy())
 
-    def __init__(self, store: SharedValues, authenticator: Authenticator) -> None:
+
+def readable(keys: Sequence[StoredKey]) -> list[ApiKey]:
+    """Those of the keys that may be accepted. Logs the names of the others."""
+    refused = [key.name for key in keys if isinstance(key, UnreadableKey)]
+    if refused:
+        logger.warning(
+            "%d keys of the store have settings that this release does not know, and are refused: %s",
+            len(refused), ", ".join(refused[:_MOST_NAMED]) + (", …" if len(refused) > _MOST_NAMED else ""),
+        )  # fmt: skip
+    return [key for key in keys if isinstance(key, ApiKey)]
+
+
+_MOST_NAMED: Final = 10
+
+
+class WatchedStoredKeys:
+    """The keys in the store, read again when they change. While the store does not answer, they stay as they were."""
+
+    def __init__(
+        self,
+        store: SharedValues,
+        authenticator: Authenticator,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._authenticator = authenticator
+        self._clock = clock
         self._held: bytes | None = None
+        self._version: bytes | None = None
+        """The version that was there before the keys were read."""
+        self._read_at = -_FULL_SECONDS
         self._failing = False
 
     async def load(self) -> None:
-        """Read the keys. Raises like `read_stored_keys`."""
+        """Read the keys, if they may have changed. Raises like `read_stored_keys`."""
+        version = await self._store.get_value(_VERSION)
+        settled = version is not None and not version.startswith(_CHANGING)
+        if settled and version == self._version and self._clock() - self._read_at < _FULL_SECONDS:
+            return
+        began = self._clock()
         held = await self._store.get_value(_NAME)
         if held != self._held:
-            self._authenticator.use_keys(SOURCE, _decoded(held))
+            keys = await asyncio.to_thread(_decoded, held)
+            known = await asyncio.to_thread(known_keys, SOURCE, readable(keys))
+            self._authenticator.use_known(SOURCE, known)
             self._held = held
+        self._version, self._read_at = version, began
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

@@ -106,3 +106,65 @@ def test_a_store_that_nobody_else_reaches_stops_the_start(tmp_path: Path) -> Non
     }
     with pytest.raises(ConfigurationError, match="stored_keys"), run_gateway(config, tmp_path):
         pass
+
+
+def test_what_a_key_may_do_is_changed_on_all_servers(
+    config: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The key itself stays. What is not named stays too."""
+    file = tmp_path / "gateway.toml"
+    file.write_text(to_toml(config))
+
+    def key_command(*words: str) -> str:
+        assert main(["key", *words, "--config", str(file)]) == 0
+        return capsys.readouterr().out
+
+    with ExitStack() as stack:
+        gateways = []
+        for number in range(2):
+            (tmp_path / str(number)).mkdir()
+            gateways.append(stack.enter_context(run_gateway(config, tmp_path / str(number))))
+        made = ("--model", "other", "--tool", "t", "--tokens-per-day", "5000000")
+        found = re.search(r"sk-\S+", key_command("add", "ada", *made))
+        assert found is not None
+        seconds_until(gateways, found[0], 404)
+        assert "models m; tools t" in key_command("set", "ada", "--model", "m")
+        seconds_until(gateways, found[0], 200)
+        assert "tokens_per_day = 5000000" in key_command("list")
+        key_command("set", "ada", "--tokens-per-day", "1", "--priority", "3", "--weight", "2.5")
+        seconds_until(gateways, found[0], 429)
+        listed = key_command("list")
+        assert "tokens_per_day = 1, priority = 3, weight = 2.5" in listed
+        digest = listed.splitlines()[1].split()[1]
+        key_command("set", digest, "--unset", "tokens-per-day", "--unset", "tool")
+        seconds_until(gateways, found[0], 200)
+        assert re.search(r"ada +\w+ +no +m +all +priority", key_command("list"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set", "bob", "--admin"], "no key of the name"),
+        (["set", "ada"], "changes nothing"),
+        (["set"], "needs the name"),
+        (["set", "ada", "--unset", "colour"], "no such option"),
+        (["set", "ada", "--admin", "--unset", "admin"], "set and unset"),
+        (["set", "ada", "--weight", "0"], "above 0"),
+        (["set", "ada", "--model", ""], "cannot be so"),
+        (["add", "eve", "--model", ""], "cannot be so"),
+        (["add", "eve", "--unset", "model"], "for gateway key set"),
+    ],
+)
+def test_a_change_that_cannot_be_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    file = tmp_path / "gateway.toml"
+    config = {
+        "server": {"store": "sqlite", "stored_keys": True},
+        "stores": {"sqlite": {"path": str(tmp_path / "store.sqlite")}},
+        "models": {"m": {"engine": "scripted"}},
+    }
+    file.write_text(to_toml(config))
+    assert main(["key", "add", "ada", "--config", str(file)]) == 0
+    assert main(["key", *words, "--config", str(file)]) == 2
+    assert said in capsys.readouterr().err

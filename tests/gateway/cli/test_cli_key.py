@@ -56,7 +56,7 @@ def test_a_strange_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["lst", "ada"], "'lst' is none of add, list and revoke"),
+        (["lst", "ada"], "'lst' is none of add, list, set and revoke"),
         (["list", "ada"], "list takes no name"),
         (["revoke", "ada", "bob"], "revoke takes one name"),
         (["add"], "add needs the name of a key"),
