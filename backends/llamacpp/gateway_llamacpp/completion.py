@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -48,9 +48,12 @@ class LlamaCppRequest(Struct, frozen=True):
         body = self.body | {"id_slot": number, "cache_prompt": cache}
         return structs.replace(self, body=body)
 
-    def constrained(self, grammar: str) -> LlamaCppRequest:
-        """The same completion with a grammar that its output follows."""
-        return structs.replace(self, body=self.body | {"grammar": grammar})
+    def constrained(self, grammar: str, bias: Mapping[int, float]) -> LlamaCppRequest:
+        """The same completion with a grammar that its output follows. `bias` holds for tokens that the request does not weigh."""
+        body = self.body | {"grammar": grammar}
+        if bias:
+            body["logit_bias"] = list({**bias, **dict(self.body.get("logit_bias", ()))}.items())
+        return structs.replace(self, body=body)
 
     def opening(self) -> tuple[dict[str, Any], int] | None:
         """The body of the part that generates `min_tokens` without an end, and its number of tokens; None if not

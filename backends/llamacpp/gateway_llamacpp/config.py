@@ -55,6 +55,10 @@ class LlamaCppConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How an embedding model pools its output into one vector. None: as in the file, otherwise `last`."""
     matryoshka: bool = False
     """Whether requests may ask for shorter vectors with `dimensions`; for models trained for it."""
+    bounded_json: bool | None = None
+    """Whether JSON comes to an end where a schema sets no limit: for models that go on and on in a string. Strings then have at most 120
+    characters, arrays and maps at most 4 entries, and values without a schema are nested twice at most. None: for the bundled
+    tiny model only."""
     mmproj: str | None = None
     """The model's multimodal projector, a GGUF file. None: the one in the model's folder or hub repository, if any."""
     lora_modules: dict[str, str] = {}

@@ -152,7 +152,7 @@ class LlamaCppEngine:
             return completion
         # Everything else is valid. Compiling a grammar may take long.
         grammar = await self._grammars.of(request.constraint, request.owner)
-        return completion.constrained(grammar)
+        return completion.constrained(grammar, self._grammars.bias(request.constraint))
 
     def _alive(self) -> NativeServer:
         if self._server is None:

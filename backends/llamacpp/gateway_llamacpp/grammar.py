@@ -21,27 +21,28 @@ from gateway.sdk.constraints import (
 from gateway_llamacpp.characters import char_class, complement, literal, single
 from gateway_llamacpp.gbnf import embedded
 from gateway_llamacpp.json_schema import SchemaWriter
-from gateway_llamacpp.json_text import JsonRules
+from gateway_llamacpp.json_text import Bounds, JsonRules
 from gateway_llamacpp.regex import regex_to_gbnf
 from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
 
 
-def to_gbnf(constraint: Constraint) -> str:
-    """A grammar of the outputs that `constraint` allows, or of a subset of them.
+def to_gbnf(constraint: Constraint, bounds: Bounds | None = None) -> str:
+    """A grammar of the outputs that `constraint` allows, or of a subset of them. `bounds` hold for JSON where it has none.
 
     Raises `Unsupported` for what GBNF cannot express, and `InvalidRequest` for a malformed schema, pattern or grammar.
     """
     if isinstance(constraint, Grammar) and constraint.syntax == "gbnf":
         embedded(constraint.definition, "")
         return constraint.definition
-    writer = _Writer()
+    writer = _Writer(bounds)
     root = writer.write(constraint)
     return writer.text(root)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds | None) -> None:
         self._rules = Rules()
+        self._bounds = bounds
         self._embedded: list[str] = []
 
     def text(self, root: str) -> str:
@@ -53,9 +54,9 @@ class _Writer:
                 return literal(text) if text else EMPTY
             case JsonSchema(schema):
                 # Schemas share the rules of JSON itself, but have separate references.
-                return SchemaWriter(self._rules, schema).write()
+                return SchemaWriter(self._rules, schema, self._bounds).write()
             case JsonObject():
-                return JsonRules(self._rules).object()
+                return JsonRules(self._rules, self._bounds).object()
             case Regex(pattern):
                 return regex_to_gbnf(pattern)
             case Grammar():

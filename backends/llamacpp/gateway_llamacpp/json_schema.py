@@ -21,7 +21,7 @@ from gateway.sdk.json_schema import (
     listed_types,
 )
 from gateway_llamacpp.characters import literal
-from gateway_llamacpp.json_text import JsonRules, in_string
+from gateway_llamacpp.json_text import Bounds, JsonRules, in_string
 from gateway_llamacpp.number_ranges import bounds_of, integers, numbers
 from gateway_llamacpp.regex import regex_to_gbnf
 from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
@@ -49,10 +49,14 @@ _FORMATS = {
 class SchemaWriter:
     """Converts one schema to expressions of a grammar."""
 
-    def __init__(self, rules: Rules, schema: Mapping[str, Any]) -> None:
+    def __init__(
+        self, rules: Rules, schema: Mapping[str, Any], bounds: Bounds | None = None
+    ) -> None:
+        """`bounds` hold where the schema has none."""
         self._rules = rules
         self._root = schema
-        self._json = JsonRules(rules)
+        self._json = JsonRules(rules, bounds)
+        self._bounds = bounds
         self._references: dict[str, str] = {}
 
     def write(self) -> str:
@@ -248,6 +252,8 @@ class SchemaWriter:
         rest = schema.get("items", True)
         if first and rest is False:
             high = len(first) if high is None else min(high, len(first))
+        if high is None and self._bounds is not None:
+            high = max(low, len(first), self._bounds.items)
         if high is not None and high < low:
             raise InvalidRequest(
                 f"The array at {path} has minItems above maxItems.", param="schema"
@@ -288,11 +294,14 @@ class SchemaWriter:
                 f"llamacpp enforces only one of pattern, format and length of a string (at {path}).",
                 param="schema",
             )
+        most = None if self._bounds is None else self._bounds.characters
         if pattern is not None:
-            inside = regex_to_gbnf(pattern, emit=in_string, whole=False)
+            inside = regex_to_gbnf(pattern, emit=in_string, whole=False, most=most)
         elif known is not None:
             inside = regex_to_gbnf(known, emit=in_string)
         elif low or high is not None:
+            if high is None and most is not None:
+                high = max(low, most)
             inside = repeat(self._json.char(), low, high, what="length of a string")
         else:
             return self._json.string()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from gateway_llamacpp.characters import (
     Characters,
     char_class,
@@ -21,11 +23,24 @@ DIGITS_MOST = 15
 NUMBER_TAIL = f'("." [0-9]{{1,{DIGITS_MOST}}})? ([eE] [-+]? [0-9]{{1,2}})?'
 
 
+class Bounds(Struct, frozen=True):
+    """The most of what a constraint does not bound itself."""
+
+    characters: int = 120
+    """Of a string, and repetitions of a pattern."""
+    items: int = 4
+    """Of an array, and properties of an object without named ones."""
+    depth: int = 2
+    """Of arrays and objects within each other where there is no schema."""
+
+
 class JsonRules:
     """Adds JSON's rules to a grammar as they are used."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, bounds: Bounds | None = None) -> None:
+        """With `bounds`, every value comes to an end."""
         self._rules = rules
+        self._bounds = bounds
 
     def space(self) -> str:
         """White space between tokens: none, a space, or a line break with indentation. Bounded, so that a weak model
@@ -43,7 +58,8 @@ class JsonRules:
         )
 
     def string(self) -> str:
-        return self._rules.shared("string", lambda: f'"\\"" {self.char()}* "\\""')
+        times = f"{{0,{self._bounds.characters}}}" if self._bounds else "*"
+        return self._rules.shared("string", lambda: f'"\\"" {self.char()}{times} "\\""')
 
     def integer(self) -> str:
         return self._rules.shared(
@@ -55,12 +71,21 @@ class JsonRules:
 
     def value(self) -> str:
         """Any JSON value."""
+        return self._value(self._bounds.depth if self._bounds else None)
+
+    def object(self) -> str:
+        """Any JSON object."""
+        return self._object(self._bounds.depth if self._bounds else None)
+
+    def _value(self, depth: int | None) -> str:
+        """`depth` is how many levels may follow; None: any number."""
+        inner = [] if depth == 0 else [self._object, self._array]
+        below = None if depth is None else depth - 1
         return self._rules.shared(
-            "value",
+            "value" if depth is None else f"value{depth}",
             lambda: one_of(
                 [
-                    self.object(),
-                    self.array(),
+                    *(write(below) for write in inner),
                     self.string(),
                     self.number(),
                     '"true"',
@@ -70,22 +95,27 @@ class JsonRules:
             ),
         )
 
-    def object(self) -> str:
-        """Any JSON object."""
+    def _object(self, depth: int | None) -> str:
         return self._rules.shared(
-            "object", lambda: self.pairs(self.string(), self.value(), 0, None)
+            "object" if depth is None else f"object{depth}",
+            lambda: self.pairs(self.string(), self._value(depth), 0, None),
         )
 
-    def array(self) -> str:
-        """Any JSON array."""
+    def _array(self, depth: int | None) -> str:
         ws = self.space()
-        return self._rules.shared(
-            "array", lambda: f'"[" {ws} ({self.value()} ("," {ws} {self.value()})*)? {ws} "]"'
-        )
+
+        def write() -> str:
+            value = self._value(depth)
+            times = f"{{0,{self._bounds.items - 1}}}" if self._bounds else "*"
+            return f'"[" {ws} ({value} ("," {ws} {value}){times})? {ws} "]"'
+
+        return self._rules.shared("array" if depth is None else f"array{depth}", write)
 
     def pairs(self, key: str, value: str, low: int, high: int | None) -> str:
         """An object of `low` (0 or 1) to `high` pairs with any names."""
         ws = self.space()
+        if high is None and self._bounds is not None:
+            high = self._bounds.items
         if high == 0:
             return f'"{{" {ws} "}}"'
         pair = f'{key} ":" {ws} {value}'

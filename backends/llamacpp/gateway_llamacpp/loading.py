@@ -41,7 +41,7 @@ from gateway_llamacpp.memory import (
     token_bytes,
     weights_of,
 )
-from gateway_llamacpp.model_files import adapter_files, model_files
+from gateway_llamacpp.model_files import TINY_MODEL, adapter_files, model_files
 from gateway_llamacpp.native_route import NativeRoute
 from gateway_llamacpp.reranking import LlamaCppReranker, score_pair
 from gateway_llamacpp.tokenizer import LlamaCppTokenizer
@@ -118,6 +118,7 @@ async def load(
             clean_up=folder.remove,
         )
     tokenizer.limit_prompts(min(n_ctx, actual))
+    bounded = path == TINY_MODEL if config.bounded_json is None else config.bounded_json
     media = MediaPrompts(tokenizer, vocabulary, props.media_marker) if projector else None
     return LlamaCppEngine(
         server,
@@ -126,7 +127,11 @@ async def load(
         vocabulary=vocabulary,
         tokenizer=tokenizer,
         builder=CompletionBuilder(config, vocabulary, tokenizer, min(n_ctx, actual), media),
-        grammars=Grammars(len(vocabulary), seconds=context.compile_seconds),
+        grammars=Grammars(
+            vocabulary,
+            seconds=context.compile_seconds,
+            bounded=bounded,
+        ),
         n_parallel=config.n_parallel,
         shared_memory=config.cache_ram_mib > 0,
         clean_up=folder.remove,

@@ -80,17 +80,20 @@ _ESCAPES = {
 }
 
 
-def regex_to_gbnf(pattern: str, *, emit: Emit = char_class, whole: bool = True) -> str:
-    """A GBNF expression of the texts that `pattern` matches: entirely if `whole`, otherwise anywhere.
+def regex_to_gbnf(
+    pattern: str, *, emit: Emit = char_class, whole: bool = True, most: int | None = None
+) -> str:
+    """A GBNF expression of the texts that `pattern` matches: entirely if `whole`, otherwise anywhere. What the pattern repeats
+    without an end is repeated `most` times at most (None: any number of times).
 
     Raises `InvalidRequest` for a malformed pattern and `Unsupported` for one that a grammar cannot express.
     """
     node = _Parser(pattern).parse()
     branches = node.options if isinstance(node, Alternation) else (node,)
-    return one_of(_branch(branch, emit, whole=whole) for branch in branches)
+    return one_of(_branch(branch, emit, most, whole=whole) for branch in branches)
 
 
-def _branch(node: Node, emit: Emit, *, whole: bool) -> str:
+def _branch(node: Node, emit: Emit, most: int | None, *, whole: bool) -> str:
     parts = list(node.parts) if isinstance(node, Concat) else [node]
     anything = Times(Chars(ANY), 0, None)
     if parts and parts[0] == Anchor("^"):
@@ -101,25 +104,47 @@ def _branch(node: Node, emit: Emit, *, whole: bool) -> str:
         parts.pop()
     elif not whole:
         parts.append(anything)
-    return _written(Concat(tuple(parts)), emit)
+    return _written(Concat(tuple(parts)), emit, most)
 
 
-def _written(node: Node, emit: Emit) -> str:
+def _written(node: Node, emit: Emit, most: int | None) -> str:
     match node:
         case Chars(characters):
             if not characters:
                 raise Unsupported("A pattern has a class that no character is in.", param="pattern")
             return emit(characters)
         case Concat(parts):
-            return sequence(_written(part, emit) for part in parts)
+            return sequence(_written(part, emit, most) for part in parts)
         case Alternation(options):
-            return one_of(_written(option, emit) for option in options)
+            return one_of(_written(option, emit, most) for option in options)
         case Times(body, low, high):
-            return repeat(_written(body, emit), low, high)
+            if high is None and most is not None:
+                if _endless(
+                    body
+                ):  # llama.cpp multiplies repetitions within each other, and limits the product
+                    most = min(most, _NESTED)
+                high = max(low, most)
+            return repeat(_written(body, emit, most), low, high)
         case Anchor(sign):
             raise Unsupported(
                 f"llamacpp enforces {sign!r} only at the ends of a pattern.", param="pattern"
             )
+
+
+_NESTED = 12
+
+
+def _endless(node: Node) -> bool:
+    """Whether it repeats something any number of times."""
+    match node:
+        case Times(body, _, high):
+            return high is None or _endless(body)
+        case Concat(parts):
+            return any(map(_endless, parts))
+        case Alternation(options):
+            return any(map(_endless, options))
+        case _:
+            return False
 
 
 class _Parser:

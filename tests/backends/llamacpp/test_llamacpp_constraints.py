@@ -166,14 +166,45 @@ async def test_output_under_a_schema_is_valid(ask, name):
 async def test_an_unanchored_pattern_is_found_anywhere(ask):
     schema = {"type": "string", "pattern": "b+c"}
     for answer in await answers(ask, JsonSchema(schema)):
-        # The text around it has no end of its own: what matters is that it cannot end without it.
-        assert answer.reason == "length" or re.search("b+c", json.loads(answer.text))
+        assert re.search("b+c", json.loads(answer.text))
+
+
+ENDLESS = {
+    "string": {"type": "string"},
+    "long string": {"type": "string", "minLength": 130},
+    "pattern": {"type": "string", "pattern": "b+c|(x[ab]*(y|z)*)+"},
+    "array": {"type": "array", "minItems": 6},
+    "tuple": {"type": "array", "prefixItems": [{"type": "string"}] * 6},
+    "array of arrays": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+    "map": {"type": "object", "additionalProperties": {"type": "string"}},
+    "names": {"type": "object", "propertyNames": {"pattern": "^a+$"}},
+    "anything": {},
+    "all of": {"allOf": [{"type": "string"}, {"description": "a name"}]},
+    "several": strict({"a": {"type": ["string", "array", "object"]}, "b": True}),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_json_of_the_tiny_model_ends_where_a_schema_sets_no_limit(ask, name):
+    checker = jsonschema.Draft202012Validator(ENDLESS[name])
+    for answer in await answers(ask, JsonSchema(ENDLESS[name]), max_tokens=None):
+        assert answer.reason == "stop"
+        if "\ufffd" not in answer.text:
+            checker.validate(json.loads(answer.text))
+
+
+async def test_a_request_weighs_the_ends_of_strings_itself(engine, ask):
+    """Bounded JSON prefers ends of strings; what a request says of these tokens holds."""
+    [quote] = engine.tokenizer.encode('"')
+    answer = await ask(
+        constraint=JsonSchema({"enum": ["a", 5]}), temperature=0.0, logit_bias={quote: -100.0}
+    )
+    assert answer.text == "5"
 
 
 async def test_any_json_object_is_an_object(ask):
-    finished = [a for a in await answers(ask, JsonObject(), seeds=12) if a.reason == "stop"]
-    assert finished
-    for answer in finished:
+    for answer in await answers(ask, JsonObject(), seeds=12):
+        assert answer.reason == "stop"
         assert isinstance(json.loads(answer.text), dict)
 
 

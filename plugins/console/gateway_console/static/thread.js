@@ -5,7 +5,7 @@ import { isRunning } from "./fold.js";
 import { itemView } from "./items.js";
 import { waitingFor } from "./session.js";
 
-const EXAMPLES = ["What is the capital of France?", "Hello! Who are you?", "Write a haiku about the sea."];
+const EXAMPLES = ["What is the capital of France?", "Hello! Who are you?", "How many legs does a spider have?"];
 
 export class Thread {
   constructor(session, actions) {
