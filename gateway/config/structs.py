@@ -218,9 +218,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     default, a server without keys that listens on loopback accepts only those of this machine, and any other server
     accepts any. This protects against web pages that use DNS rebinding. `/health` and `/ready` accept any."""
     reasoning_keys: list[str] = []
-    """Fernet keys for `reasoning.encrypted_content`: the first encrypts, all decrypt. Without keys, a process generates
-    its own, and the content is unreadable after it ends. Approval requests are signed with them too; without keys, with
-    a key from the store."""
+    """Fernet keys for `reasoning.encrypted_content`: the first encrypts, all decrypt. Without keys, one is kept in
+    the store, for all gateways that share it and after restarts; where the store does not outlast the process, nor does the
+    key. Approval requests are signed with them too; without keys, with another one of the store."""
     reasoning_lifetime: Annotated[float, Meta(ge=0)] = 30 * 86_400.0
     """Seconds after which `encrypted_content` expires; 0 means never."""
     approval_lifetime: Seconds = 86_400.0

@@ -72,6 +72,8 @@ def _made_by(item: items.Item) -> set[str]:
             | items.ApplyPatchCall()
             | items.ToolSearchCall()
             | items.MultiAgentCall()
+            | items.ComputerCall()
+            | items.Program()
         ):
             return set() if item.call_id is None else {item.call_id}
         case _:
@@ -92,6 +94,8 @@ def _answers(item: items.Item) -> str | None:
             | items.ApplyPatchCallOutput()
             | items.ToolSearchOutput()
             | items.MultiAgentCallOutput()
+            | items.ComputerCallOutput()
+            | items.ProgramOutput()
         ):
             return item.call_id
         case _:

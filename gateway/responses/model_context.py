@@ -12,8 +12,9 @@ from gateway.responses.readable_items import readable
 from gateway.runtime.sealing import Sealer, open_compactions, open_encrypted
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
+from gateway.tools.call_history import IMAGE_GENERATION, IMAGE_MADE, json_text
 from gateway.wire import items
-from gateway.wire.content import ReasoningText
+from gateway.wire.content import InputImage, ReasoningText
 from gateway.wire.large_bodies import beside
 
 _RESULT_APART = (
@@ -46,7 +47,27 @@ async def read_by_model(
         found: Mapping[str, CallRecord] = {}
     else:
         found = await services.store.find_results(wanted, owner=owner)
+    if items.ImageGenerationCall in kinds:
+        found = {**_made_images(context), **found}
     return read, {**found, **{name: CallRecord.of_reasoning(each) for name, each in carried.items()}}  # fmt: skip
+
+
+def _made_images(context: Sequence[items.Item]) -> Mapping[str, CallRecord]:
+    """The images that calls of another server have made, for models that see."""
+    return {
+        item.id: CallRecord(
+            name=IMAGE_GENERATION,
+            arguments=json_text({"prompt": item.revised_prompt or ""}),
+            result=IMAGE_MADE,
+            images=[
+                InputImage(
+                    image_url=f"data:image/{item.output_format or 'png'};base64,{item.result}"
+                )
+            ],
+        )
+        for item in context
+        if isinstance(item, items.ImageGenerationCall) and item.result
+    }
 
 
 def _read(

@@ -1,4 +1,5 @@
-"""Items that renderers do not know, as those that they know: messages between agents, and results without a call."""
+"""Items that renderers do not know, as those that they know: messages between agents, results without a call, and
+calls of tools that other servers ran."""
 
 from __future__ import annotations
 
@@ -7,10 +8,14 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
+from gateway.tools.call_history import json_text
 from gateway.tools.client_functions import qualified_name
 from gateway.wire import items
+from gateway.wire.common import JsonObject
 from gateway.wire.content import (
+    ComputerScreenshot,
     EncryptedContent,
     InputFile,
     InputImage,
@@ -26,6 +31,10 @@ _CONVERTED: Final = frozenset(
         items.MultiAgentCallOutput,
         items.FunctionCallOutput,
         items.CustomToolCallOutput,
+        items.ComputerCall,
+        items.ComputerCallOutput,
+        items.Program,
+        items.ProgramOutput,
     }
 )
 _FOREIGN: Final = re.compile(r"gAAAA[\w-]{60,}={0,2}")
@@ -57,6 +66,21 @@ def _readable(item: items.Item) -> items.Item:
         case items.MultiAgentCallOutput():
             text = "\n".join(part.text for part in item.output)
             return items.FunctionCallOutput(id=item.id, call_id=item.call_id, output=text)
+        case items.ComputerCall():
+            done = {
+                name: value
+                for name, value in (("action", item.action), ("actions", item.actions))
+                if value is not UNSET
+            }
+            return _called(item, "computer", done)
+        case items.ComputerCallOutput():
+            return items.FunctionCallOutput(
+                id=item.id, call_id=item.call_id, output=[_screenshot(item.output)]
+            )
+        case items.Program():
+            return _called(item, "program", {"code": item.code})
+        case items.ProgramOutput():
+            return items.FunctionCallOutput(id=item.id, call_id=item.call_id, output=item.result)
         case items.FunctionCallOutput(call_id=None):
             name = qualified_name(item.name or "", item.namespace or None)
             output = item.output
@@ -72,6 +96,24 @@ def _readable(item: items.Item) -> items.Item:
                 opened: list[ToolOutputContent] = [_part(part) for part in item.output]
                 return msgspec.structs.replace(item, output=opened)
     return item
+
+
+def _called(
+    item: items.ComputerCall | items.Program, name: str, arguments: JsonObject
+) -> items.FunctionCall:
+    return items.FunctionCall(
+        id=item.id, call_id=item.call_id, name=name, arguments=json_text(arguments)
+    )
+
+
+def _screenshot(taken: ComputerScreenshot) -> InputImage | InputText:
+    if not (taken.image_url or taken.file_id):
+        return InputText(text="(No screenshot.)")
+    return InputImage(
+        image_url=taken.image_url or None,
+        file_id=taken.file_id or None,
+        detail=taken.detail or "auto",
+    )
 
 
 def _said(item_id: str, heading: str, content: Sequence[ToolOutputContent]) -> items.Message:

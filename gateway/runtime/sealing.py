@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError, InvalidRequest, ParamPath
+from gateway.protocols import SharedValues
 from gateway.wire.content import InputText, OutputText, ReasoningText
 from gateway.wire.items import Compaction, Item, Message, Reasoning
 
@@ -27,6 +28,8 @@ Replaces: TypeAlias = Literal["nothing", "context", "all"]
 "context": compacted within a response; messages that the client sends again remain. "all": everything, including the
 messages that are kept inside."""
 
+_KEY: Final = "reasoning_key"
+_KEY_SECONDS: Final = 10 * 365 * 86_400.0
 _SUMMARY = "Summary of the conversation before this point:\n\n"
 
 
@@ -72,6 +75,18 @@ class Sealer:
         if not made:
             made = [Fernet(Fernet.generate_key())]
         self._fernet = MultiFernet(made)
+
+    @classmethod
+    async def create(
+        cls, keys: Sequence[str], values: SharedValues | None, *, lifetime: float
+    ) -> Sealer:
+        """Create with the configured keys or, if there are none, with one that all processes sharing `values` agree on, and their
+        successors. If there are no values either, with a key of this process."""
+        if keys or values is None:
+            return cls(keys, lifetime=lifetime)
+        fresh = Fernet.generate_key()
+        key = await values.compare_and_set(_KEY, fresh, expected=None, seconds=_KEY_SECONDS)
+        return cls([(key or fresh).decode()], lifetime=lifetime)
 
     def seal(
         self,

@@ -60,7 +60,6 @@ async def open_services(
             for offer, own_config in selection.authenticators
         ]
     )
-    sealer = Sealer(config.server.reasoning_keys, lifetime=config.server.reasoning_lifetime)
     metrics = Metrics()
     # Last of all, because closing may still count. Other workers continue to show what this one has counted.
     stack.callback(metrics.refresh)
@@ -74,6 +73,11 @@ async def open_services(
         store = await stack.enter_async_context(offer.make(store_config))
         if config.server.stored_keys:
             await _watch_stored_keys(store, authenticator, stack)
+    sealer = await Sealer.create(
+        config.server.reasoning_keys,
+        store if store is not None and store.lasting else None,
+        lifetime=config.server.reasoning_lifetime,
+    )
     approvals = await Approvals.create(
         config.server.reasoning_keys,
         ProcessValues() if store is None else store,

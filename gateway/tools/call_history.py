@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from gateway.wire.content import InputImage
 
 NOT_STORED = "(What this call gave is not kept.)"
 """The result of a call whose item does not have it."""
+
+IMAGE_GENERATION: Final = "image_generation"
+IMAGE_MADE: Final = "An image was made."
 
 
 class CallHistory:
@@ -80,6 +84,10 @@ class CallHistory:
                 arguments = json_text({"queries": item.queries})
                 model_text = "\n\n".join(found) or NOT_STORED
                 self.server_call(item.id, "file_search", arguments, model_text, param)
+            case items.ImageGenerationCall():
+                prompt = json_text({"prompt": item.revised_prompt or ""})
+                made = IMAGE_MADE if item.result else "No image was made."
+                self.server_call(item.id, IMAGE_GENERATION, prompt, made, param)
             case items.CodeInterpreterCall():
                 logs = [
                     output.logs if isinstance(output, items.InterpreterLogs) else "(an image)"

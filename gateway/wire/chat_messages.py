@@ -8,7 +8,13 @@ from gateway.errors import ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
 from gateway.wire.decoding import convert
-from gateway.wire.field_errors import check_length, missing, not_among, wrong_type
+from gateway.wire.field_errors import (
+    check_length,
+    missing,
+    not_among,
+    refuse_media_beside,
+    wrong_type,
+)
 from gateway.wire.unknown_members import unknown_member
 
 # Content parts.
@@ -183,6 +189,7 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
         calls = raw.get("tool_calls")
         if isinstance(calls, list) and any(map(_is_untyped, calls)):
             raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
+    refuse_media_beside(raw, param, "from parts of 'content': image_url and file")
     content = raw.get("content")
     if type(content) is list:
         check_length(content, (*param, "content"))

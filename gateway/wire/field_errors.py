@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 
@@ -89,3 +89,19 @@ def name_type(value: Any) -> str:
 
 def _name(param: str | ParamPath) -> str:
     return param_text(param_path(param))
+
+
+_MEDIA_BESIDE: Final = ("images", "attachments", "file_ids")
+"""Members in which other APIs (Ollama's, the Assistants API) put images and files beside the text of a message."""
+
+
+def refuse_media_beside(raw: dict[str, Any], param: ParamPath, place: str) -> None:
+    """Raise for images and files beside the content or output of `raw`, which would not be read. `place` says where they are
+    read."""
+    for name in _MEDIA_BESIDE:
+        if raw.get(name):
+            raise InvalidRequest(
+                f"Unknown parameter: '{param_text((*param, name))}'. Images and files are read {place}.",
+                param=(*param, name),
+                code="unknown_parameter",
+            )

@@ -9,8 +9,22 @@ import msgspec
 from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.decoding import convert, one_of
-from gateway.wire.field_errors import check_length, missing, not_among, shortened, wrong_type
-from gateway.wire.items import ITEMS, FunctionCallOutput, Item, Message
+from gateway.wire.field_errors import (
+    check_length,
+    missing,
+    not_among,
+    refuse_media_beside,
+    shortened,
+    wrong_type,
+)
+from gateway.wire.items import (
+    ITEMS,
+    CustomToolCallOutput,
+    FunctionCallOutput,
+    Item,
+    Message,
+    Reasoning,
+)
 
 _INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio")
 _OUTPUT_PARTS = ("output_text", "refusal")
@@ -32,6 +46,11 @@ _SAME_PART = {
 }
 
 
+_CONTENT = "from parts of 'content': input_image and input_file"
+_PLAIN_TEXTS = ("text", "output_text", "input_text")
+_OUTPUTS = frozenset({FunctionCallOutput, CustomToolCallOutput})
+
+
 def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
     """Decode a request's items from plain JSON. A string is a single user message.
 
@@ -50,8 +69,8 @@ def decode_items(raw: Any, param: ParamPath = ("input",)) -> list[Item]:
             decoded.append(
                 _message(item, param, index) if cls is Message else msgspec.convert(item, cls)
             )
-            if cls is FunctionCallOutput:
-                _check_call(item, (*param, index))
+            if cls in _OUTPUTS:
+                _check_output(item, (*param, index), cls)
         except (KeyError, TypeError, msgspec.ValidationError):
             decoded.append(decode_item(item, (*param, index)))
     return decoded
@@ -69,14 +88,42 @@ def decode_item(raw: Any, param: ParamPath) -> Item:
     cls = one_of(ITEMS, raw, param)
     if cls is Message:
         return convert(_normal_message(raw, param), Message, param)
-    if cls is FunctionCallOutput:
-        _check_call(raw, param)
+    if cls in _OUTPUTS:
+        _check_output(raw, param, cls)
+    if cls is Reasoning:
+        raw = _normal_reasoning(raw)
     return convert(raw, cls, param)
 
 
-def _check_call(raw: dict[str, Any], param: ParamPath) -> None:
-    """Raise for an output that names neither its call nor its tool."""
-    if raw.get("call_id") is None and not raw.get("name"):
+def _normal_reasoning(raw: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning with the part types of OpenAI: other servers write `text`, or a string without parts."""
+    return {
+        **raw,
+        **{
+            name: _normal_texts(raw[name], kind)
+            for name, kind in (("content", "reasoning_text"), ("summary", "summary_text"))
+            if raw.get(name) is not None
+        },
+    }
+
+
+def _normal_texts(value: Any, kind: str) -> Any:
+    if isinstance(value, str):
+        return [{"type": kind, "text": value}]
+    if not isinstance(value, list):
+        return value
+    return [
+        {**part, "type": kind}
+        if isinstance(part, dict) and part.get("type") in (None, *_PLAIN_TEXTS)
+        else part
+        for part in value
+    ]
+
+
+def _check_output(raw: dict[str, Any], param: ParamPath, cls: type[Item]) -> None:
+    """Raise for an output that names neither its call nor its tool, and for images beside it."""
+    refuse_media_beside(raw, param, "from parts of 'output': input_image and input_file")
+    if cls is FunctionCallOutput and raw.get("call_id") is None and not raw.get("name"):
         raise missing(
             (*param, "call_id"),
             "Send the id of the call that this answers, or the name of the tool if there was none.",
@@ -91,7 +138,9 @@ def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
         if len(raw) == 2 + ("type" in raw):
             return Message(role=raw["role"], content=[_TEXTS[allowed[0]](text=content)])
         raw = {**raw, "content": [{"type": allowed[0], "text": content}]}
+        refuse_media_beside(raw, (*param, index), _CONTENT)
     else:
+        refuse_media_beside(raw, (*param, index), _CONTENT)
         check_length(content, (*param, index, "content"))
         for part in content:
             if part["type"] not in allowed:
@@ -116,6 +165,7 @@ def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
     allowed = _PARTS.get(role)
     if allowed is None:
         raise not_among((*param, "role"), role, list(_PARTS))
+    refuse_media_beside(raw, param, _CONTENT)
     content = raw.get("content")
     if content is None:
         raise missing((*param, "content"))

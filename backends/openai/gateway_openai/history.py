@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath, Turn
 from gateway.sdk.tools import qualified_name
@@ -36,12 +37,69 @@ class HistoryCall:
 Entry: TypeAlias = wire.Message | wire.Reasoning | HistoryCall | Output
 
 
-def entries(turn: Turn) -> Iterator[tuple[ParamPath, Entry]]:
-    """Yield the entries of the turn's items, each with the parameter that it came from.
+NO_RESULT: Final = "(This call has no result.)"
+"""The output of a call that the conversation has none of."""
 
-    Calls run by the gateway or by the client's shell are yielded as a call and its output. Raises `InvalidRequest` for
-    items that cannot be expressed.
+
+def entries(turn: Turn) -> list[tuple[ParamPath, Entry]]:
+    """The entries of the turn's items, each with the parameter that it came from.
+
+    Calls run by the gateway or by the client's shell are a call and its output. The outputs of calls follow the assistant's
+    messages and calls that they are among, and each call has one, as strict upstreams require: messages that came in between
+    follow the outputs. Raises `InvalidRequest` for items that cannot be expressed.
     """
+    read = list(_entries(turn))
+    calls = sum(isinstance(entry, HistoryCall) for _, entry in read)
+    return _paired(read) if calls else read
+
+
+def _paired(read: Sequence[tuple[ParamPath, Entry]]) -> list[tuple[ParamPath, Entry]]:
+    outputs: dict[str, deque[int]] = {}
+    for index, (_, entry) in enumerate(read):
+        if isinstance(entry, Output):
+            outputs.setdefault(entry.call_id, deque()).append(index)
+    paired: list[tuple[ParamPath, Entry]] = []
+    placed: set[int] = set()
+    waiting: list[tuple[int, HistoryCall]] = []
+
+    def answer() -> None:
+        found: list[int] = []
+        missing: list[tuple[ParamPath, Entry]] = []
+        for at, call in waiting:
+            own = outputs.get(call.call_id, deque())
+            while own and own[0] < at:  # of an earlier call with this id
+                own.popleft()
+            if own:
+                found.append(own.popleft())
+            else:
+                missing.append((read[at][0], Output(call.call_id, NO_RESULT, custom=call.custom)))
+        placed.update(found)
+        paired.extend(read[index] for index in sorted(found))
+        paired.extend(missing)
+        waiting.clear()
+
+    for index, (param, entry) in enumerate(read):
+        match entry:
+            case Output():
+                answer()
+                if index not in placed:
+                    paired.append((param, entry))
+            case HistoryCall():
+                waiting.append((index, entry))
+                paired.append((param, entry))
+            case _:
+                if not _is_assistants(entry):
+                    answer()
+                paired.append((param, entry))
+    answer()
+    return paired
+
+
+def _is_assistants(entry: Entry) -> bool:
+    return not isinstance(entry, wire.Message) or entry.role == "assistant"
+
+
+def _entries(turn: Turn) -> Iterator[tuple[ParamPath, Entry]]:
     names = [tool.name for tool in turn.tools]
     awaiting: dict[str, wire.McpApprovalRequest] = {}
     for index, item in enumerate(turn.items):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.runtime.sealing import Sealer, open_items
+from gateway.stores.shared_values import ProcessValues
 from gateway.wire.items import Reasoning
 
 KEYS = [Fernet.generate_key().decode() for _ in range(2)]
@@ -57,3 +58,16 @@ def test_items_get_their_text_back_and_keep_what_they_have() -> None:
 def test_a_key_that_is_none_is_a_configuration_mistake() -> None:
     with pytest.raises(ConfigurationError):
         Sealer(["short"])
+
+
+@pytest.mark.anyio
+async def test_without_keys_all_gateways_of_a_store_and_their_successors_have_its_key() -> None:
+    values = ProcessValues()
+    one, other = [await Sealer.create([], values, lifetime=0) for _ in range(2)]
+    sealed = one.seal("x", "ada", model="m")
+    assert other.open(sealed, "ada", "input", model="m") == "x"
+    for alone in (await Sealer.create([], None, lifetime=0), await Sealer.create(KEYS, values, lifetime=0)):  # fmt: skip
+        with pytest.raises(InvalidRequest):
+            alone.open(sealed, "ada", "input", model="m")
+    configured = await Sealer.create(KEYS[:1], values, lifetime=0)
+    assert Sealer(KEYS).open(configured.seal("x", None, model="m"), None, "input", model="m") == "x"
