@@ -14,6 +14,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 from msgspec import Struct
 
 from gateway.conform.outcome import CheckFailed, Unreachable
+from gateway.net.tls import https_handler
 
 Json: TypeAlias = Any
 
@@ -65,7 +66,9 @@ class HttpClient:
         self._key = api_key
         self._seconds = seconds
         local = self.url.split("/")[2].partition(":")[0] in ("localhost", "127.0.0.1", "[")
-        self._opener = build_opener(_NoRedirects, *([ProxyHandler({})] if local else []))
+        self._opener = build_opener(
+            _NoRedirects, https_handler(), *([ProxyHandler({})] if local else [])
+        )
         self.last = ""
         """The last request as a `curl` command, with the key left out."""
 

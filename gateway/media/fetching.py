@@ -17,6 +17,7 @@ from gateway.media.refused import DOWNLOAD_FAILED, FILE_TOO_LARGE, INVALID_URL, 
 from gateway.net.guard import HostGuard, Resolve, check_host_patterns
 from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
 from gateway.net.http_transport import HttpTransport
+from gateway.net.tls import web_tls_context
 
 _LONGEST_URL: Final = 4096
 _ACCEPT: Final = {
@@ -63,7 +64,7 @@ class MediaFetcher:
             allow_plain=True,
             resolve=resolve,
         )
-        self._tls = httpx2.create_ssl_context()
+        self._tls = web_tls_context()
 
     async def fetch(self, url: str) -> Fetched:
         """The file at `url`, after redirects. Raises `MediaRefused`."""

@@ -14,11 +14,14 @@ from gateway.net.names import look_up
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves a host name and a port to addresses. Raises `OSError`."""
 
-_IPV4_AT_THE_END = (
+_IPV4_AT_THE_END: Final = (
     IPv6Network("64:ff9b::/96"),  # NAT64, RFC 6052
-    IPv6Network("64:ff9b:1::/48"),  # private NAT64, RFC 8215
     IPv6Network("::ffff:0:0:0/96"),  # translated, RFC 2765
 )
+_LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
+"""Private NAT64, RFC 8215."""
+_PLACES_IN_NAT64: Final = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
+"""Where RFC 6052 puts the bytes of the IPv4 address behind a prefix of 48, 56, 64 and 96 bits."""
 _METADATA: Final = tuple(
     ip_network(text)
     for text in (
@@ -36,6 +39,29 @@ _METADATA: Final = tuple(
 )
 """Addresses of the clouds' metadata services, which give out credentials. Some are formally private or public
 addresses."""
+
+_KINDS: Final = tuple(
+    (kind, tuple(map(ip_network, networks.split())))
+    for kind, networks in (
+        ("unspecified", "0.0.0.0 ::"),
+        ("loopback", "127.0.0.0/8 ::1"),
+        ("link-local", "169.254.0.0/16 fe80::/10"),
+        ("multicast", "224.0.0.0/4 ff00::/8"),
+        # With the networks of benchmarks (RFC 2544), which some proxies use for names.
+        ("private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 198.18.0.0/15 fc00::/7 fec0::/10"),
+        # This network, carriers' NAT, protocols, documentation, relays of 6to4, class E.
+        (
+            "reserved",
+            "0.0.0.0/8 100.64.0.0/10 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 "
+            # Protocols, documentation.
+            "2001::/23 2001:db8::/32 3fff::/20",
+        ),
+    )
+)
+"""The networks that are not public, by their category. From IANA's registries of special-purpose addresses, and not from
+`ipaddress`, which knows other ones in each version of Python."""
+_PUBLIC_IPV6: Final = IPv6Network("2000::/3")
+"""All public IPv6 addresses. Those outside are reserved."""
 
 
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
@@ -57,11 +83,9 @@ def ascii_host(host: str) -> str:
     """
     name = _ascii_name(host)
     try:
-        address = ip_address(name if ":" in name else socket.inet_ntoa(socket.inet_aton(name)))
+        return str(_read(name if ":" in name else socket.inet_ntoa(socket.inet_aton(name))))
     except (OSError, ValueError):
         return name
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return str(mapped or address)
 
 
 def _ascii_name(name: str) -> str:
@@ -79,10 +103,10 @@ def _ascii_name(name: str) -> str:
 def refusal(text: str, *, allow_private: bool) -> str | None:
     """The block category of an address, or None if it is allowed.
 
-    An IPv6 address that embeds an IPv4 address (mapped, 6to4, Teredo, NAT64) is checked as both. Link-local addresses
-    and those of metadata services, which give out credentials, are blocked even if private addresses are allowed.
+    An IPv6 address that embeds an IPv4 address (mapped, 6to4, Teredo, NAT64) has the categories of both. Link-local
+    addresses and those of metadata services, which give out credentials, are blocked even if private addresses are allowed.
     """
-    address = ip_address(text.partition("%")[0])
+    address = _read(text)
     for inner in (address, *_embedded(address)):
         kind = _kind(inner)
         if kind is not None and not (allow_private and kind in ("loopback", "private")):
@@ -92,27 +116,25 @@ def refusal(text: str, *, allow_private: bool) -> str | None:
 
 def is_private(text: str) -> bool:
     """Whether an address belongs to this machine or a private network."""
-    return _kind(ip_address(text.partition("%")[0])) in ("loopback", "private")
+    return _kind(_read(text)) in ("loopback", "private")
+
+
+def _read(text: str) -> IPv4Address | IPv6Address:
+    """An address without its scope. One that maps an IPv4 address is that address, for it is what is connected to."""
+    address = ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
 
 
 def _kind(address: IPv4Address | IPv6Address) -> str | None:
-    if address.is_unspecified:
-        return "unspecified"
-    if address.is_loopback:
-        return "loopback"
-    if address.is_link_local:
-        return "link-local"
     if any(address in network for network in _METADATA):
-        return "metadata"
-    if address.is_multicast:
-        return "multicast"
-    if isinstance(address, IPv6Address) and address.is_site_local:
-        return "private"
-    if address.is_reserved and not _embedded(address):
-        return "reserved"
-    if address.is_private and not _embedded(address):
-        return "private"
-    if not address.is_global and not _embedded(address):
+        return "link-local" if address.is_link_local else "metadata"
+    if _embedded(address):
+        return None  # what it embeds decides
+    for kind, networks in _KINDS:
+        if any(address in network for network in networks):
+            return kind
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
         return "reserved"
     return None
 
@@ -123,6 +145,10 @@ def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if any(address in network for network in _IPV4_AT_THE_END):
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    if address in _LOCAL_NAT64:
+        # How long its operator's prefix is cannot be known, so it is read in all ways. What is none may look reserved.
+        read = (IPv4Address(bytes(address.packed[at] for at in places)) for places in _PLACES_IN_NAT64)  # fmt: skip
+        found += [each for each in read if _kind(each) not in ("unspecified", "reserved")]
     if int(address) >> 32 == 0 and int(address) > 1:
         found.append(
             IPv4Address(int(address))
@@ -184,7 +210,7 @@ class HostGuard:
                 raise AddressRefused(f"its host has a {kind} address, which is not connected to")
             if scheme != "https" and not self._allow_plain and not is_private(address):
                 raise AddressRefused("without TLS (https) only private addresses are connected to")
-            read = ip_address(address.partition("%")[0])
+            read = _read(address)
             if any(self._denies(str(each), port) for each in (read, *_embedded(read))):
                 raise AddressRefused("its host is not on this server's list")
         if not found:

@@ -12,6 +12,7 @@ import httpx2
 from httpcore2 import SOCKET_OPTION
 
 from gateway.net.proxies import Proxy
+from gateway.net.tls import web_tls_context
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The most bytes of an answer before its body: its head and the interim answers (1xx) before it."""
@@ -27,7 +28,7 @@ class HttpTransport(httpx2.AsyncHTTPTransport):
     def __init__(self, verify: ssl.SSLContext | None = None, proxy: Proxy | None = None) -> None:
         """`verify` checks certificates. None: with the usual authorities, or those that the environment names. `proxy` is
         asked for all connections; see `proxy_for`."""
-        context = httpx2.create_ssl_context() if verify is None else verify
+        context = web_tls_context() if verify is None else verify
         super().__init__(verify=context, limits=_LIMITS)
         # httpx2's own pool cannot be given a network backend.
         shared: dict[str, Any] = {

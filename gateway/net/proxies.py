@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -72,7 +72,8 @@ def _is_exempt(host: str, exempt: str) -> bool:
         address = None
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    if address is not None and address.is_loopback:
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    if address is not None and (mapped or address).is_loopback:
         return True
     for entry in exempt.split(","):
         pattern = entry.strip().lower().strip("[]")

@@ -8,6 +8,7 @@ from gateway.net.http import (
 )
 from gateway.net.http_transport import HttpTransport
 from gateway.net.proxies import Proxy, proxy_for
+from gateway.net.tls import accept_private_authorities, web_tls_context
 
 __all__ = [
     "GuardedTransport",
@@ -15,7 +16,9 @@ __all__ = [
     "LimitedTransport",
     "Proxy",
     "TooLarge",
+    "accept_private_authorities",
     "checked_headers",
     "header_value",
     "proxy_for",
+    "web_tls_context",
 ]

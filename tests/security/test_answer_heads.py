@@ -14,6 +14,7 @@ import pytest
 
 from gateway.net import http_transport
 from gateway.net.http_transport import MAX_HEAD_BYTES, HttpTransport
+from gateway.net.tls import accept_private_authorities
 
 pytestmark = pytest.mark.anyio
 INTERIM = b"HTTP/1.1 100 \r\n\r\n"
@@ -113,7 +114,8 @@ def certificate(tmp_path: Path) -> Path:
 
 
 async def test_over_tls_it_is_the_same(certificate: Path) -> None:
-    trusting = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+    authority = str(certificate / "cert.pem")
+    trusting = accept_private_authorities(ssl.create_default_context(cafile=authority))
     async with (
         server(INTERIM * 4000, endless=True, tls=certificate) as url,
         client(trusting) as http,

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from gateway.sdk import ConfigurationError, InvalidRequest
-from gateway.sdk.http import checked_headers, proxy_for
+from gateway.sdk.http import accept_private_authorities, checked_headers, proxy_for
 from gateway_remote.address import Address, address_of
 from gateway_remote.connection import ReplicaConnection
 from gateway_remote.failures import (
@@ -389,7 +389,7 @@ def error_of_engine(status: int, body: bytes, retry_after: str | None) -> Except
 
 def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:
     """The TLS context. Raises OSError for a CA file that cannot be read."""
-    context = ssl.create_default_context(cafile=ca_file)
+    context = accept_private_authorities(ssl.create_default_context(cafile=ca_file))
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

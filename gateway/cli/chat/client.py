@@ -10,12 +10,19 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPRedirectHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 import msgspec
 from msgspec import Struct
 
 from gateway.errors import ConfigurationError
+from gateway.net.tls import https_handler
 
 T = TypeVar("T")
 
@@ -235,7 +242,7 @@ class ApiClient:
 
 def _opener(*, local: bool) -> OpenerDirector:
     """An opener that uses the environment's proxies, except for this machine."""
-    return build_opener(_NoRedirects, *([ProxyHandler({})] if local else []))
+    return build_opener(_NoRedirects, https_handler(), *([ProxyHandler({})] if local else []))
 
 
 def _event(content: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport, HttpTransport
+from gateway.sdk.http import GuardedTransport, HttpTransport, web_tls_context
 from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
 from gateway_browser.documents import PageText, is_readable
@@ -29,7 +29,7 @@ class PageFetcher:
         self._config = config
         self._reader = reader
         self._resolve = resolve
-        self._tls = httpx2.create_ssl_context()
+        self._tls = web_tls_context()
 
     async def fetch(self, url: str, domains: DomainFilter = ANY_PAGE, *, key: str = "") -> PageText:
         """The page at `url`, after redirects. Raises `PageFailure`.

@@ -8,7 +8,13 @@ from functools import cache
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport, Proxy
+from gateway.sdk.http import (
+    GuardedTransport,
+    HttpTransport,
+    LimitedTransport,
+    Proxy,
+    web_tls_context,
+)
 from gateway.sdk.net import HostGuard
 from gateway_mcp.screening import ScreenedTransport
 from gateway_mcp.statuses import StatusTransport
@@ -17,7 +23,7 @@ from gateway_mcp.statuses import StatusTransport
 @cache
 def _tls_context(trust_env: bool) -> ssl.SSLContext:
     """Shared, because reading the system's authorities takes tens of milliseconds."""
-    return httpx2.create_ssl_context(trust_env=trust_env)
+    return web_tls_context(trust_env=trust_env)
 
 
 def http_client(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.connection import Connection, ConnectionPool, parse_url
+from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff
@@ -66,6 +67,8 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
         found = options.pop("connection_class", Connection)
         if scheme == "unix":
             settings.pop("socket_keepalive")
+        if issubclass(found, SSLConnection):
+            options = {**_verification(options), **options}
         pool = ConnectionPool(
             connection_class=PACKING[found], max_connections=most, **{**options, **settings}
         )
@@ -79,6 +82,8 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     settings = {**query, **{k: v for k, v in named.items() if v}, **settings}
     tls = scheme == "rediss"
+    if tls:
+        settings = {**_verification(settings), **settings}
     if kind == "cluster":
         nodes = [ClusterNode(host, port) for host, port in _addresses(hosts, 6379)]
         return RedisCluster(startup_nodes=nodes, ssl=tls, max_connections=most, **settings)
@@ -98,6 +103,16 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
         **settings,
     )
     return client
+
+
+def _verification(options: dict[str, Any]) -> dict[str, Any]:
+    """Options that check certificates as `gateway.sdk.http.accept_private_authorities` does, unless `options` say how."""
+    if "ssl_include_verify_flags" in options or "ssl_exclude_verify_flags" in options:
+        return {}
+    return {
+        "ssl_include_verify_flags": [ssl.VERIFY_X509_PARTIAL_CHAIN],
+        "ssl_exclude_verify_flags": [ssl.VERIFY_X509_STRICT],
+    }
 
 
 def _addresses(hosts: str, port: int) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ import pytest
 from gateway.errors import ConfigurationError
 from gateway.server.event_loop import new_event_loop
 from gateway_remote import RemoteConfig
-from gateway_remote.client import ReplicaClient, headers_of
+from gateway_remote.client import ReplicaClient, headers_of, tls_context
 from gateway_remote.discovery import addresses_of_replicas
 from gateway_remote.failures import ReplicaFailure
 from gateway_remote.happy_eyeballs import addresses_of, first_connected
@@ -242,7 +242,7 @@ def test_servers_with_tls_are_reached_through_the_proxy_of_the_environment(
         listening = await proxy.start()
         own = listening.sockets[0].getsockname()[1]
         monkeypatch.setenv("HTTPS_PROXY", f"http://ada:secret@127.0.0.1:{own}")
-        client = client_of(ssl.create_default_context(cafile=certificate / "cert.pem"))
+        client = client_of(tls_context(str(certificate / "cert.pem"), verify=True))
         where = endpoint("https://engine.example:8443")
         try:
             if status.startswith(b"2"):

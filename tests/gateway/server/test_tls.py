@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 
 from gateway import hookimpl
 from gateway.errors import ConfigurationError
+from gateway.net.tls import accept_private_authorities
 from gateway.protocols import Credentials, Principal
 from gateway.server.event_loop import new_event_loop
 from gateway.testing.pytest_plugin import StartGateway
@@ -68,7 +69,8 @@ def server(folder: Path, **more: str) -> dict[str, Any]:
 
 
 def context(folder: Path, *, client: str | None = None) -> ssl.SSLContext:
-    made = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    authority = str(folder / "ca.pem")
+    made = accept_private_authorities(ssl.create_default_context(cafile=authority))
     if client is not None:
         made.load_cert_chain(folder / f"{client}.pem", folder / f"{client}.key")
     return made

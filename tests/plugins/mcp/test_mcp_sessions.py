@@ -73,7 +73,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificate")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=tools.example", "-addext", "subjectAltName=DNS:tools.example", "-addext", "keyUsage=digitalSignature,keyCertSign",
+         "-subj", "/CN=tools.example", "-addext", "subjectAltName=DNS:tools.example",
          "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
         check=True, capture_output=True,
     )  # fmt: skip
