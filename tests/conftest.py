@@ -32,7 +32,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway.testing.free_ports import free_port
 from gateway.testing.hub_server import HubServer, run_hub
 from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import RedisProcess
+from gateway.testing.redis_process import NoRedis, RedisProcess
 
 # How long an example takes says how busy the machine is. In CI the examples are the same in each run.
 settings.register_profile(
@@ -126,6 +126,20 @@ def postgres_process() -> Iterator[PostgresProcess]:
         pytest.skip(str(error))
     yield made
     made.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """A test that needs Redis is skipped where there is none. `LITEGATE_NEED_REDIS` forbids that."""
+    try:
+        yield
+    except NoRedis as error:
+        if "LITEGATE_NEED_REDIS" in os.environ:
+            raise
+        pytest.skip(str(error))
+
+
+pytest_runtest_call = pytest_runtest_setup
 
 
 @pytest.fixture(scope="module")

