@@ -36,8 +36,8 @@ from gateway.routes.apis import (
     answer_by_header,
     api_error,
     apis_in,
-    is_served,
     keep_apis,
+    route_of,
 )
 from gateway.routes.chat import create_chat_completion
 from gateway.routes.client_address import CLIENT_ADDRESS, ClientAddress
@@ -207,7 +207,8 @@ class GatewayApp(Litestar):
             if unauthenticated and self.cors_config is not None and is_preflight(scope):
                 await super().__call__(scope, receive, send)
                 return
-            if isinstance(error, UnsupportedMediaType) and not is_served(self, scope["path"]):
+            route = scope["path_template"] = route_of(self, scope["path"])
+            if isinstance(error, UnsupportedMediaType) and route is None:
                 error = _unknown_url(self, stats.method, scope["path"])
             added += refusal_headers(self.cors_config, scope)
             answer = api_error(self, scope, error) or error_answer(error)

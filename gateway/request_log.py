@@ -108,7 +108,8 @@ def log_request(stats: RequestStats, *, line: bool = True) -> None:
         _log_content(stats, stats.content)
     if not line:
         return
-    level = logging.DEBUG if stats.route in _PROBES else logging.INFO
+    refused = stats.status in (401, 403)
+    level = logging.DEBUG if stats.route in _PROBES and not refused else logging.INFO
     if not logger.isEnabledFor(level):
         return
     logger.log(level, "request", extra={FIELDS: fields_of(stats)})

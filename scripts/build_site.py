@@ -157,7 +157,7 @@ def list_versions(folder: Path) -> None:
     )
 
 
-def main() -> int:
+def main() -> int | str:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--pages", action="store_true", help="only write the pages, into FOLDER")
@@ -167,6 +167,10 @@ def main() -> int:
         help="write into a folder of FOLDER, beside other versions",
     )
     arguments = parser.parse_args()
+    # Beside this Python, whose environment need not be the active one.
+    builder = Path(sys.executable).with_name("zensical")
+    if not (arguments.pages or builder.exists()):
+        return f"{builder} is missing: {sys.executable} -m pip install -r docs/requirements.txt"
     site: Path = arguments.folder.absolute()
     target = site / this_version() if arguments.versioned else site
     pages = target if arguments.pages else target.with_name(f"{target.name}-pages")
@@ -177,7 +181,7 @@ def main() -> int:
     if arguments.pages:
         return 0
     command = [
-        "zensical",
+        str(builder),
         "build",
         "--strict",
         "--clean",

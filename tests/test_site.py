@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +41,18 @@ def test_a_site_of_one_version_has_no_selector(build_site: ModuleType, tmp_path:
     one = (tmp_path / "one" / "mkdocs.yml").read_text()
     assert "provider" not in one
     assert (tmp_path / "several" / "mkdocs.yml").read_text().startswith(one)
+
+
+def test_a_builder_that_is_missing_is_named(tmp_path: Path) -> None:
+    """In place of a traceback: it is looked for beside the Python that runs the script, also where no environment is active."""
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    done = subprocess.run(
+        [python, SCRIPT, tmp_path / "site"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path}/zensical is missing: {python} -m pip install -r docs/requirements.txt\n"  # fmt: skip
+    assert not (tmp_path / "site").exists()
 
 
 def test_the_version_is_that_of_the_gateway(build_site: ModuleType) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import shutil
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +22,7 @@ from msgspec import Struct
 from gateway.cli.chat import URL
 from gateway.cli.chat.client import ApiClient, ChatError
 from gateway.cli.chat.text import one_line
-from gateway.cli.common import Commands
+from gateway.cli.common import Commands, table
 from gateway.errors import ConfigurationError
 
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -66,6 +69,7 @@ class _Errors(Struct):
 class _Batch(Struct):
     id: str
     status: str
+    created_at: int = 0
     input_file_id: str = ""
     output_file_id: str | None = None
     error_file_id: str | None = None
@@ -114,11 +118,135 @@ def add_to(commands: Commands) -> None:
     run.add_argument(
         "--window", default="24h", help="how long the batch may take, such as 90m, 24h or 7d (default: 24h)"
     )  # fmt: skip
-    run.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
-    run.add_argument(
+    _add_server(run)
+    run.set_defaults(command=run_batch)
+    listed = actions.add_parser(
+        "list",
+        help="the batches of a key",
+        description="List the batches of the key, newest first.",
+    )
+    listed.add_argument(
+        "-n", "--number", type=_number, default=20, metavar="N", help="at most N of them (default: 20)"
+    )  # fmt: skip
+    _add_server(listed)
+    listed.set_defaults(command=list_batches)
+    for name, function, what in (
+        ("status", show_batch, "show how far a batch is"),
+        ("cancel", cancel_batch, "stop a batch; what is done stays in its files"),
+    ):
+        parser = actions.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        parser.add_argument("batch", metavar="BATCH", help="its id, or the FILE or OUT of a `gateway batch run` that waits for it")  # fmt: skip
+        _add_server(parser)
+        parser.set_defaults(command=function)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
+    parser.add_argument(
         "--api-key", metavar="KEY", help="(default: $OPENAI_API_KEY, which other users cannot see)"
     )
-    run.set_defaults(command=run_batch)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:5]) <= 100:
+        raise argparse.ArgumentTypeError("a number from 1 to 100")
+    return int(text)
+
+
+def _client(arguments: argparse.Namespace) -> ApiClient:
+    return ApiClient(
+        arguments.url or os.environ.get("OPENAI_BASE_URL") or URL,
+        arguments.api_key or os.environ.get("OPENAI_API_KEY") or "",
+    )
+
+
+def list_batches(arguments: argparse.Namespace) -> int:
+    """Print a table of batches. Returns 1 if the server does not answer as asked."""
+    try:
+        batches = _client(arguments).get(f"/batches?limit={arguments.number}", _Batches).data
+    except ChatError as error:
+        return _failed(error)
+    rows = [["batch", "created", "status", "lines", "done", "failed"]]
+    for each in batches:
+        counts = each.request_counts or _Counts()
+        done = counts.completed + counts.failed
+        rows.append(
+            [
+                one_line(each.id), _time(each.created_at), one_line(each.status), str(counts.total), str(done), str(counts.failed),
+            ]
+        )  # fmt: skip
+    print(table(rows) if batches else "There are no batches.")
+    return 0
+
+
+def show_batch(arguments: argparse.Namespace) -> int:
+    """Print how far a batch is. Returns 1 if the server does not answer as asked."""
+    try:
+        _show(_client(arguments).get(f"/batches/{_batch_id(arguments.batch)}", _Batch))
+    except ChatError as error:
+        return _failed(error)
+    return 0
+
+
+def cancel_batch(arguments: argparse.Namespace) -> int:
+    """Stop a batch. Returns 1 if the server does not, as when it has ended."""
+    try:
+        path = f"/batches/{_batch_id(arguments.batch)}/cancel"
+        _show(_client(arguments).post(path, {}, _Batch))
+    except ChatError as error:
+        return _failed(error)
+    return 0
+
+
+def _batch_id(named: str) -> str:
+    """The id of a batch in a URL. `named` is the id, or a file that `gateway batch run` runs or writes."""
+    file = Path(named)
+    for output in (file, file.with_suffix(".out.jsonl")):
+        memory = output.with_name(f"{output.name}.batch") if output.name else output
+        try:
+            known = msgspec.json.decode(memory.read_bytes(), type=_Remembered)
+        except (OSError, ValueError):
+            continue
+        if known.batch_id is not None:
+            return quote(known.batch_id, safe="")
+    if file.is_file():
+        raise ConfigurationError(
+            f"no batch of {named!r} is remembered; its results are written, or it was run elsewhere: `gateway batch list` has the ids"
+        )
+    return quote(named, safe="")
+
+
+def _show(batch: _Batch) -> None:
+    counts = batch.request_counts or _Counts()
+    rows = [
+        ["batch", one_line(batch.id)],
+        ["status", one_line(batch.status)],
+        ["created", _time(batch.created_at)],
+        ["lines", f"{counts.completed + counts.failed} of {counts.total}, {counts.failed} failed"],
+        ["input", one_line(batch.input_file_id)],
+        ["results", one_line(batch.output_file_id or "-")],
+        ["errors", one_line(batch.error_file_id or "-")],
+    ]
+    print(table(rows))
+    for error in (batch.errors or _Errors()).data[:_SHOWN_ERRORS]:
+        print(_described(error))
+
+
+def _described(error: _Error) -> str:
+    where = "" if error.line is None else f"line {error.line}: "
+    return f"{where}{one_line(error.message or 'failed')}"
+
+
+def _time(seconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)  # no time that can be
+
+
+def _failed(error: ChatError) -> int:
+    print(f"gateway: {one_line(str(error))}", file=sys.stderr)
+    return 1
 
 
 def run_batch(arguments: argparse.Namespace) -> int:
@@ -128,20 +256,13 @@ def run_batch(arguments: argparse.Namespace) -> int:
     """
     source: Path = arguments.file
     output: Path = arguments.output or source.with_suffix(".out.jsonl")
-    job = _Job(
-        ApiClient(
-            arguments.url or os.environ.get("OPENAI_BASE_URL") or URL,
-            arguments.api_key or os.environ.get("OPENAI_API_KEY") or "",
-        ),
-        output,
-    )
+    job = _Job(_client(arguments), output)
     try:
         with _opened(source) as content:
             batch = job.find_or_create(content, source.name, arguments.window)
         return job.finished(batch)
     except ChatError as error:
-        print(f"gateway: {one_line(str(error))}", file=sys.stderr)
-        return 1
+        return _failed(error)
 
 
 class _Job:
@@ -214,8 +335,7 @@ class _Job:
                 print(f"wrote {path}", file=sys.stderr)
         self._memory.unlink(missing_ok=True)
         for error in (batch.errors or _Errors()).data[:_SHOWN_ERRORS]:
-            where = "" if error.line is None else f"line {error.line}: "
-            print(f"{where}{one_line(error.message or 'failed')}", file=sys.stderr)
+            print(_described(error), file=sys.stderr)
         failed = (batch.request_counts or _Counts()).failed
         return 0 if batch.status == "completed" and not failed else 1
 
@@ -287,6 +407,8 @@ class _Progress:
         self._bar = sys.stderr.isatty()
         self._shown: object = None
         self._away = False
+        self._begun: tuple[float, int] | None = None
+        """When lines were first seen done by this command, on the monotonic clock, and how many there were then."""
 
     def show(self, batch: _Batch) -> None:
         """Show how far a batch is."""
@@ -294,6 +416,8 @@ class _Progress:
         done = counts.completed + counts.failed
         share = done / counts.total if counts.total else 0.0
         text = f"{one_line(batch.status)}: {done} of {counts.total} lines, {counts.failed} failed"
+        if batch.status == "in_progress":
+            text += self._speed(done, counts.total)
         self._away = False
         if self._bar:
             columns = shutil.get_terminal_size().columns
@@ -304,6 +428,17 @@ class _Progress:
         elif self._shown != (now := (batch.status, int(share * 10))):
             self._shown = now
             print(text, file=sys.stderr, flush=True)
+
+    def _speed(self, done: int, total: int) -> str:
+        """Lines a second since this command has begun to look, and how long the rest takes at that; empty before it is known."""
+        now = time.monotonic()
+        if self._begun is None:
+            self._begun = now, done
+        begun, before = self._begun
+        if done <= before or now <= begun:
+            return ""
+        speed = (done - before) / (now - begun)
+        return f", {speed:.3g}/s, {duration((total - done) / speed)} left"
 
     def report_unreachable(self, reason: str) -> None:
         """Say once that the server does not answer."""
@@ -316,6 +451,15 @@ class _Progress:
         """End the line of the bar."""
         if self._bar:
             print(file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units, such as `3 h 05 min`."""
+    whole = math.ceil(seconds)
+    for name, unit, below, smaller in (("d", 86_400, 3600, "h"), ("h", 3600, 60, "min"), ("min", 60, 1, "s")):  # fmt: skip
+        if whole >= unit:
+            return f"{whole // unit} {name} {whole % unit // below:02} {smaller}"
+    return f"{whole} s"
 
 
 def _opened(path: Path) -> BufferedReader:

@@ -8,9 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import util
+from pathlib import Path
 
 from gateway.cli.common import Commands
 from gateway.config.tables import nearest
@@ -19,6 +21,10 @@ from gateway.packages import PACKAGES, is_installed
 from gateway.plugins import installed_plugins
 
 _PREFIX = "litegate-"
+_FOLDERS = ("plugins", "backends")
+"""Those of the repository that have packages."""
+_ROOT = Path(__file__).parents[2]
+"""The repository, if the gateway runs from there."""
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """A name, and no path, URL or requirement with a version."""
 
@@ -29,7 +35,7 @@ def add_to(commands: Commands) -> None:
         "install",
         help="install plugins into this environment",
         description="Install packages into the environment of this command, by pip or uv. NAME is a plugin of this project "
-        "(redis, or litegate-redis), or anything that pip takes: another package, a wheel, a folder, a URL.",
+        "(redis, or litegate-redis; a gateway that runs from the repository takes it from there), or anything that pip takes: another package, a wheel, a folder, a URL.",
     )
     install.add_argument("names", nargs="+", metavar="NAME")
     install.add_argument(
@@ -53,7 +59,11 @@ def install_packages(arguments: argparse.Namespace) -> int:
     """Install packages. Returns the installer's exit code, or 1 if a package without a plugin was asked for by its name."""
     command = ["install", *(["--upgrade"] if arguments.upgrade else [])]
     for name in arguments.names:
-        command += ["--editable", name] if arguments.editable else [_wanted_package(name)]
+        package = name if arguments.editable else _wanted_package(name)
+        folder = _folder_of(package)
+        if arguments.editable or folder is not None:
+            command.append("--editable")
+        command.append(package if folder is None else str(folder))
     before = _plugins()
     others = [] if arguments.editable else [each for each in arguments.names if _is_other(each)]
     present = {each for each in others if is_installed(each)}
@@ -67,6 +77,19 @@ def install_packages(arguments: argparse.Namespace) -> int:
                 print(f"gateway: {_no_plugin(name, name in present)}", file=sys.stderr)
             return 1
     return code
+
+
+def _folder_of(package: str) -> Path | None:
+    """The folder of a package of this project in the repository that this gateway runs from; None if it runs from an installed
+    package."""
+    if package not in PACKAGES:
+        return None
+    for file in _ROOT.glob("*/*/pyproject.toml"):
+        if file.parent.parent.name in _FOLDERS:
+            project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+            if project.get("name") == package:
+                return file.parent
+    return None
 
 
 def _is_other(name: str) -> bool:

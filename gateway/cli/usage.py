@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from math import floor, log10
 from typing import Final
 from urllib.parse import quote
 
@@ -123,8 +124,16 @@ def _print_costs(client: ApiClient, start: int) -> None:
                 key = (one_line(each.api_key_id or "-"), one_line(each.amount.currency.upper()))
                 sums[key] = sums.get(key, 0.0) + each.amount.value
     if sums:
-        rows = [[key, f"{value:.4f} {currency}"] for (key, currency), value in sorted(sums.items())]
+        rows = [
+            [key, f"{_money(value)} {currency}"] for (key, currency), value in sorted(sums.items())
+        ]
         print("\n" + table([["key", "cost"], *rows]))
+
+
+def _money(value: float) -> str:
+    """With four decimals, or as many as show three digits of a smaller amount."""
+    small = 0.0 < value < 0.1
+    return f"{value:.{min(12, 2 - floor(log10(value))) if small else 4}f}"
 
 
 def _time(bucket: _Bucket, seconds: int) -> str:

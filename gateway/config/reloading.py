@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gateway.config.loading import config_file, load_config
 from gateway.config.structs import Config, ServerConfig, Setting
+from gateway.config.tables import dotted
 
 RELOADED = (
     "api_keys", "keys_file", "max_body_bytes", "max_loaded", "max_embedding_inputs", "max_rerank_documents", "max_rerank_bytes",
@@ -20,7 +21,8 @@ RELOADED = (
 )  # fmt: skip
 """The settings under `[server]` that a running server changes. The others need a restart."""
 _RELOADED_PATHS = tuple([name] for name in RELOADED)
-_RELOADED_SECTIONS = ("server", "models", "tools", "routes", "prompts", "source", "settings")
+_RELOADED_TABLES = ("models", "tools", "routes", "prompts")
+_RELOADED_SECTIONS = ("server", *_RELOADED_TABLES, "source", "settings")
 """The sections that a running server changes, at least in parts. The others need a restart."""
 
 
@@ -81,6 +83,28 @@ def needing_restart(old: Config, wanted: Config) -> list[str]:
         for name in sections
         if name not in _RELOADED_SECTIONS and getattr(old, name) != getattr(wanted, name)
     ]
+    return names
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """The names of what differs between two configurations that were used one after the other: settings of `[server]`, and tables
+    such as `models.small`; `(new)` and `(removed)` follow those that the other one does not have. Values, which may be secret, are
+    not part of it."""
+    names = [
+        f"server.{name}"
+        for name in _server_settings()
+        if getattr(old.server, name) != getattr(new.server, name)
+    ]
+    for section in _RELOADED_TABLES:
+        had, has = getattr(old, section), getattr(new, section)
+        for key in [*has, *(key for key in had if key not in has)]:
+            table = dotted((section, key))
+            if key not in had:
+                names.append(f"{table} (new)")
+            elif key not in has:
+                names.append(f"{table} (removed)")
+            elif had[key] != has[key]:
+                names.append(table)
     return names
 
 

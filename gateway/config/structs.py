@@ -186,7 +186,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     or of all. Credentials of tools are removed, and what a plugin's hook `gateway_redact_content` removes."""
     access_log: bool = True
     """Whether each request is logged at its end, in one line: ids, the key's name, model, status, tokens and times. Requests
-    to `/health`, `/ready` and `/metrics` are logged at the level `debug`."""
+    to `/health`, `/ready` and `/metrics` are logged at the level `debug`, unless their key is refused."""
     log_client_address: bool = False
     """Whether these lines have the client's address as `client`, for tools such as fail2ban. Addresses of people are personal data."""
     trusted_proxies: list[str] = []

@@ -229,10 +229,16 @@ def _entry(api: NamedApi, route: Route) -> _Entry:
     return _Entry(api, route, re.compile(written), re.compile(f"{written}(?:/.*)?"))
 
 
-def is_served(app: Litestar, path: str) -> bool:
-    """Whether `app` has a route of this path. Linear in the routes: only for errors."""
+def route_of(app: Litestar, path: str) -> str | None:
+    """The template of the route that `app` has for this path; None if there is none. Linear in the routes: only for errors."""
     plain = path.rstrip("/") or "/"
-    return any(re.fullmatch(_pattern(route.path), plain) for route in app.routes)
+    found = [route.path_format for route in app.routes if _compiled(route.path).fullmatch(plain)]
+    return min(found, key=lambda template: template.count("{"), default=None)
+
+
+@lru_cache(1024)
+def _compiled(path: str) -> re.Pattern[str]:
+    return re.compile(_pattern(path))
 
 
 def _pattern(path: str) -> str:

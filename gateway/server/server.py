@@ -24,7 +24,7 @@ from litestar import Litestar
 from gateway.app import app_of
 from gateway.config import Config
 from gateway.config.redaction import secrets_of
-from gateway.config.reloading import ConfigSource
+from gateway.config.reloading import ConfigSource, changes
 from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
 from gateway.plugins import PluginSet, load_plugins
@@ -148,6 +148,7 @@ class GatewayServer(uvicorn.Server):
 
     async def _reload(self, source: ConfigSource) -> None:
         services = self._services
+        before = services.config
         assert services.reload is not None, "the services are open"
         logger.info("reading the configuration again")
         if self._certificates is not None:
@@ -165,7 +166,8 @@ class GatewayServer(uvicorn.Server):
             logger.exception("the configuration stays as it was")
         else:
             self._log(secrets)
-            logger.info("the configuration of %s is used now", config.source)
+            what = ", ".join(changes(before, services.config)) or "no setting"
+            logger.info("the configuration of %s is used now; changed: %s", config.source, what)
 
     def _log(self, secrets: Iterable[str]) -> None:
         server = self._services.config.server

@@ -82,6 +82,8 @@ def test_models_and_aliases_change(start_server: Any) -> None:
     change(server, ("[models.other]", "[models.new]"), ('"alias"', '"renamed"'))
     reload(server)
     assert names(server) == ["slow", "new"]
+    [line] = [line for line in server.log.splitlines() if USED in line]
+    assert line.endswith("; changed: models.slow, models.new (new), models.other (removed)")
     assert [status(server, each) for each in ("slow", "renamed", "new")] == [200] * 3
     assert [status(server, each) for each in ("alias", "other")] == [404] * 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import os
+import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, TypeVar
@@ -227,6 +228,11 @@ class ApiClient:
         if isinstance(reason, ConnectionRefusedError):
             return ChatError(
                 f"Nothing listens on {self.url}. Start `gateway serve`, or choose another server with --url."
+            )
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return ChatError(
+                f"The certificate of {self.url} is not trusted: {reason.verify_message}. If you know that it is the server's, set "
+                "SSL_CERT_FILE to a file (PEM) with it, or with the certificate of who has issued it."
             )
         what = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
         return ChatError(f"{self.url} cannot be reached: {what or type(reason).__name__}.")

@@ -80,6 +80,27 @@ def test_a_refused_request_has_its_error_s_code(gateway: RunningGateway, log: Re
     assert lines[2]["route"] == "unmatched"
 
 
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/metrics", "/metrics"),
+        ("/v1/gateway/models/", "/v1/gateway/models"),
+        ("/v1/responses/resp_1/input_items", "/v1/responses/{response_id}/input_items"),
+        ("/v1/models/a/b", "/v1/models/{model}"),
+        ("/nothing", "unmatched"),
+    ],
+)
+def test_a_refused_key_is_of_the_route_that_it_asked_for(
+    gateway_server: StartGateway, log: ReadableLog, path: str, route: str
+) -> None:
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    server = {"api_keys": [{"name": "alice", "sha256": digest}], "metrics": ["alice"]}
+    gateway = gateway_server({"server": server, "models": {"m": MODEL}})
+    assert httpx.get(root(gateway) + path).status_code == 401
+    [line] = log.until(1, message="request")
+    assert (line["route"], line["status"]) == (route, 401)
+
+
 def test_a_failed_run_has_its_error_s_code_though_its_status_is_200(
     gateway: RunningGateway, log: ReadableLog
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.cli import main
+from gateway.cli.batch import _Batch, _Counts, _Progress, duration
 from gateway.testing.server import RunningGateway, run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, configuration, line
 from tests.waiting import wait_until
@@ -56,6 +57,83 @@ def test_results_are_written_beside_the_file(
     # A second time would overwrite them.
     assert main(["batch", "run", str(source), *options]) == 2
     assert "exists" in capsys.readouterr().err
+
+
+def test_batches_are_listed_shown_and_stopped(
+    tmp_path: Path,
+    gateway: RunningGateway,
+    options: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = write(tmp_path / "in.jsonl", *(line(f"r{n}", "slowly") for n in range(3)))
+    with gateway.client(api_key="key-ada") as client:
+        file = client.files.create(file=source, purpose="batch")
+        batch = client.batches.create(
+            input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
+        )
+    (tmp_path / "in.out.jsonl.batch").write_text(
+        json.dumps(
+            {"url": gateway.base_url, "sha256": "", "file_id": file.id, "batch_id": batch.id}
+        )
+    )
+    assert main(["batch", "list", *options, "-n", "1"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["batch", "created", "status", "lines", "done", "failed"]
+    assert row.startswith(batch.id)
+    for named in (batch.id, str(source), str(tmp_path / "in.out.jsonl")):
+        assert main(["batch", "status", named, *options]) == 0
+        assert batch.id in capsys.readouterr().out
+    assert main(["batch", "cancel", str(source), *options]) == 0
+    assert "cancel" in capsys.readouterr().out
+    wait_until(lambda: status_of(batch.id, options, capsys) == "cancelled")
+    assert main(["batch", "cancel", batch.id, *options]) == 1
+    assert capsys.readouterr().err.startswith("gateway: ")
+    # Another key's batches are not there.
+    assert main(["batch", "status", batch.id, *options, "--api-key", "key-bob"]) == 1
+    assert batch.id not in main_output(["batch", "list", *options, "--api-key", "key-bob"], capsys)
+    other = write(tmp_path / "other.jsonl", line("a"))
+    assert main(["batch", "status", str(other), *options]) == 2
+    assert "`gateway batch list` has the ids" in capsys.readouterr().err
+
+
+def main_output(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    main(arguments)
+    return capsys.readouterr().out
+
+
+def status_of(batch: str, options: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    [line] = [
+        line
+        for line in main_output(["batch", "status", batch, *options], capsys).splitlines()
+        if line.startswith("status")
+    ]
+    return line.split()[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"), (0.2, "1 s"), (59, "59 s"), (60, "1 min 00 s"), (3599.5, "1 h 00 min"), (11_100, "3 h 05 min"), (200_000, "2 d 07 h"),
+    ],
+)  # fmt: skip
+def test_times_have_two_units(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_the_speed_is_that_since_the_command_looks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines that were done before do not count: the batch may have run for hours already."""
+    now = iter([100.0, 104.0, 110.0])
+    monkeypatch.setattr("gateway.cli.batch.time.monotonic", lambda: next(now))
+    progress = _Progress()
+    for done in (40, 40, 60):
+        counts = _Counts(total=100, completed=done)
+        progress.show(_Batch(id="b", status="in_progress", request_counts=counts))
+    assert capsys.readouterr().err.splitlines() == [
+        "in_progress: 40 of 100 lines, 0 failed",
+        "in_progress: 60 of 100 lines, 0 failed, 2/s, 20 s left",
+    ]
 
 
 def test_errors_have_a_file_of_their_own(

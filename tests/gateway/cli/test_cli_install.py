@@ -14,10 +14,11 @@ import pytest
 
 from gateway.cli import install, main
 from gateway.errors import ConfigurationError
+from gateway.packages import PACKAGES
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     """The command lines of installers that would have run."""
     ran: list[list[str]] = []
 
@@ -26,6 +27,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(install.subprocess, "run", run)
+    monkeypatch.setattr(install, "_ROOT", tmp_path)
     monkeypatch.setattr(install, "_plugins_now", lambda: ["memory", "new"])
     monkeypatch.setattr(install, "_plugins", lambda: {"memory": "litegate-memory", "own": "my-own"})
     return ran
@@ -53,6 +55,19 @@ def test_a_short_name_stands_for_the_package(
     assert main(["install", *names]) == 0
     assert commands == [[sys.executable, "-m", "pip", "install", *asked]]
     assert capsys.readouterr().out == "New plugins: new.\n"
+
+
+def test_a_gateway_in_its_repository_installs_its_own_plugins_from_there(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(install.__file__).parents[2]
+    monkeypatch.setattr(install, "_ROOT", root)
+    assert main(["install", "otel", "litegate-vllm", "requests", "-U"]) == 0
+    asked = ["--editable", f"{root}/plugins/otel", "--editable", f"{root}/backends/vllm", "requests"]  # fmt: skip
+    assert commands == [[sys.executable, "-m", "pip", "install", "--upgrade", *asked]]
+    for package in PACKAGES:
+        assert main(["install", package]) == 0
+        assert commands[-1][-2] == "--editable", package
 
 
 @pytest.mark.parametrize(

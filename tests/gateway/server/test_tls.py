@@ -16,6 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 from gateway import hookimpl
+from gateway.cli import main
 from gateway.errors import ConfigurationError
 from gateway.net.tls import accept_private_authorities
 from gateway.protocols import Credentials, Principal
@@ -197,3 +198,23 @@ def test_without_certificates_nobody_is_named(certificates: Path, tmp_path: Path
         with httpx.Client(verify=context(certificates, client="forged")) as client:
             assert client.get(f"{url}/models").status_code == 401
     assert [(asked.tls_name, asked.tls_alternative_names) for asked in plugin.asked] == [(None, ())]
+
+
+def test_a_command_says_how_an_unknown_certificate_is_trusted(
+    tmp_path: Path,
+    certificates: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server = {
+        "tls_certificate": str(certificates / "one.pem"),
+        "tls_key": str(certificates / "one.key"),
+    }
+    with run_gateway({"server": server, "models": {"m": MODEL}}, tmp_path) as gateway:
+        url = gateway.base_url.replace("http:", "https:")
+        assert main(["usage", "--url", url]) == 1
+        said = capsys.readouterr().err
+        assert f"The certificate of {url} is not trusted: " in said
+        assert "SSL_CERT_FILE" in said
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+        assert main(["usage", "--url", url]) == 0
