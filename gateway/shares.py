@@ -60,6 +60,15 @@ class Turns(Generic[T]):
         self._running: Counter[str] = Counter()
         self._taken = 0
 
+    @property
+    def are_waiting(self) -> int:
+        """How many pieces of work wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def held_by(self, owner: str) -> int:
+        """How many places the owner holds."""
+        return self._running.get(owner, 0)
+
     def most_of(self, owner: str) -> int:
         """How many places the owner may hold."""
         return self._each if owner else self._places
@@ -75,12 +84,17 @@ class Turns(Generic[T]):
             waiting = self._waiting[owner] = deque()
         waiting.append(piece)
 
-    def next(self) -> tuple[str, T] | None:
-        """The piece of work whose turn it is, which has a place from now on until `leave`. None if none may run now."""
+    def next(self, fits: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
+        """The piece of work whose turn it is, which has a place from now on until `leave`. None if none may run now.
+
+        `fits`: whether the first piece of an owner can have what else it needs; if not, the owner is passed over.
+        """
         if self._taken >= self._places:
             return None
-        for owner in self._waiting:
-            if self._running[owner] < self.most_of(owner):
+        for owner, pieces in self._waiting.items():
+            if self._running[owner] < self.most_of(owner) and (
+                fits is None or fits(owner, pieces[0])
+            ):
                 break
         else:
             return None
@@ -204,12 +218,13 @@ class FairThreads(ThreadPoolExecutor):
         thread_name_prefix: str = "",
         *,
         each: int | None = None,
+        max_waiting: int | None = None,
     ) -> None:
-        """See `ThreadPoolExecutor` and `Turns`."""
+        """See `ThreadPoolExecutor` and `Turns`. With `max_waiting`, `submit` raises `ShareExceeded`."""
         if max_workers is None:
             max_workers = min(32, (os.cpu_count() or 1) + 4)
         super().__init__(max_workers, thread_name_prefix)
-        self._turns = Turns[_Work](max_workers, each=each)
+        self._turns = Turns[_Work](max_workers, each=each, max_waiting=max_waiting)
         self._lock = threading.Lock()
         self._ended = False
 

@@ -9,7 +9,7 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
-from gateway.shares import FairThreads, ShareExceeded, Shares, current_owner
+from gateway.shares import FairThreads, ShareExceeded, Shares, Turns, current_owner
 from gateway.task_context import running_task
 from gateway.temporary_folders import (
     TemporaryFolder,
@@ -25,6 +25,7 @@ __all__ = [
     "ShareExceeded",
     "Shares",
     "TemporaryFolder",
+    "Turns",
     "current_owner",
     "running_task",
     "wait_for_end",

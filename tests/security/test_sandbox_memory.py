@@ -6,20 +6,24 @@ import asyncio
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by
 from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult
-from gateway_container.sandbox.budget import Budget, available_memory, open_budget
+from gateway_container.sandbox.budget import Budget, BudgetExceeded, available_memory, open_budget
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Isolation, Jail
 from gateway_container.sandbox.process import start_sandbox
@@ -224,6 +228,7 @@ def crowded(gateway_server: Any) -> Iterator[Any]:
                 "max_memory_bytes": 128 * MIB,
                 "max_disk_bytes": MIB,
                 "max_total_memory_bytes": 300 * MIB,
+                "max_wait": 1.0,
             }
         },
     }
@@ -258,15 +263,43 @@ def test_reservations_are_shared_by_processes_and_given_back_when_one_dies(tmp_p
     )
     assert other.stdout is not None
     assert other.stdout.readline().strip().isdigit()
-    assert mine.reserve(60) is None
+    with pytest.raises(BudgetExceeded):
+        mine.reserve(60)
     small = mine.reserve(40)
-    assert small is not None
     other.send_signal(signal.SIGKILL)
     other.communicate()
-    assert mine.reserve(60) is not None
-    assert mine.reserve(1) is None
+    mine.reserve(60)
+    with pytest.raises(BudgetExceeded):
+        mine.reserve(1)
     mine.release(small)
-    assert mine.reserve(40) is not None
+    mine.reserve(40)
+
+
+@given(
+    wanted=st.lists(st.tuples(st.sampled_from(["alice", "bob", ""]), st.integers(1, 60))),
+)
+def test_no_owner_reserves_the_last_quarter_where_a_quarter_is_enough(
+    wanted: list[tuple[str, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        budget, held = Budget(100, Path(folder)), Counter[str]()
+        handles = []
+        for owner, size in wanted:
+            try:
+                handles.append(budget.reserve(size, owner))
+            except BudgetExceeded as exceeded:
+                if exceeded.of_owner:
+                    assert owner
+                    assert size <= 25
+                    assert held[owner] + size > 75
+                else:
+                    assert held.total() + size > 100
+            else:
+                held[owner] += size
+                assert held.total() <= 100
+                assert not owner or size > 25 or held[owner] <= 75
+        for each in handles:
+            budget.release(each)
 
 
 @pytest.mark.parametrize("configured", [64 * MIB, None])

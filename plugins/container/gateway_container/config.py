@@ -53,6 +53,10 @@ class ContainersConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds to wait for a container to start."""
     max_running: Positive = 16
     """Maximum number of running containers per server process; idle ones are stopped to make room."""
+    max_waiting: Annotated[int, Meta(ge=0)] = 32
+    """Maximum number of calls per API key that wait for a container."""
+    max_wait: Seconds = 30.0
+    """Seconds that a call waits for a container if all are in use, or as many as one API key may use."""
     keep_running: Annotated[float, Meta(ge=0)] = 300.0
     """Seconds without use for which a container's processes and variables are kept. 0: they end with the response."""
     max_lifetime: Seconds = 3600.0

@@ -41,7 +41,9 @@ class Container:
         """Held while a cell runs."""
         self.sandbox: Sandbox | None = None
         self.reserved: int | None = None
-        """Memory reserved for its sandbox, in bytes."""
+        """The reservation of memory for its sandbox."""
+        self.has_place = False
+        """Whether it has one of the places of containers that are in use."""
         self.mirror: Mirror | None = None
         """Synchronizes the sandbox's files with the stored ones."""
         self.begun_anew = False

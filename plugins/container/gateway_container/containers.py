@@ -7,7 +7,6 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from gateway_container.library.database import ContainerDatabase
 from gateway_container.library.records import ContainerSettings
 from gateway_container.memory import bytes_of
 from gateway_container.mirror import Mirror
+from gateway_container.places import Held, Places
 from gateway_container.sandbox.budget import Budget, open_budget
 from gateway_container.sandbox.choice import choose_isolation, limits_of
 from gateway_container.sandbox.isolation import Isolation
@@ -46,7 +46,7 @@ class Containers:
         budget: Budget,
     ) -> None:
         self.config = config
-        self._budget = budget
+        self._places = Places(config, isolation, budget, lambda: self._here.values(), self.end)
         self.database = database
         self._isolation = isolation
         self._locks = locks
@@ -54,13 +54,12 @@ class Containers:
         """Containers that this process uses or that have a sandbox."""
         self._known: WeakValueDictionary[str, Container] = WeakValueDictionary()
         """Also includes containers that a request has found but not used yet, so that each has exactly one object."""
-        self._starting = 0
         self._ends: set[asyncio.Task[None]] = set()
 
     @property
-    def running(self) -> int:
-        """Number of sandboxes in this process, including those that are starting."""
-        return self._starting + sum(bool(each.sandbox) for each in self._here.values())
+    def seconds_to_start(self) -> float:
+        """How long a call may wait until its container runs, in seconds."""
+        return self.config.max_wait + self.config.start_timeout
 
     def find(self, container_id: str, owner: str | None, param: str | ParamPath) -> Container:
         """An unexpired container of `owner`. Raises `NotFound`."""
@@ -107,8 +106,11 @@ class Containers:
         finally:
             container.users -= 1
             container.last_used = time.monotonic()
-            if container.users == 0 and (self._expired(container) or not container.sandbox):
-                await self.end(container)
+            if container.users == 0:
+                if self._expired(container) or not container.sandbox:
+                    await self.end(container)
+                else:
+                    self._places.leave(container)
 
     async def make(self, container: Container) -> None:
         """Store a new container, with the requested files. Raises `GatewayError`."""
@@ -242,18 +244,16 @@ class Containers:
     async def _sandbox(self, container: Container) -> Sandbox:
         """A sandbox that contains all stored files."""
         async with container.starting:
-            if container.sandbox is None or not container.sandbox.alive:
+            if container.sandbox is not None and not container.sandbox.alive:
                 await self._end_sandbox(container)
-                reserved = await self._make_room(self._isolation.memory(container.limits))
-                self._starting += 1
+            while not container.has_place:  # until then its kept sandbox may be ended
+                await self._places.take(container)
+            if container.sandbox is None:
                 try:
                     container.sandbox = await self._start(container)
-                    container.reserved = reserved
                 except BaseException:
-                    self._budget.release(reserved)
+                    self._places.leave(container)
                     raise
-                finally:
-                    self._starting -= 1
                 container.started = time.monotonic()
                 # Before anything else can fail or be cancelled: a sandbox without it would be used without files.
                 container.mirror = Mirror(
@@ -287,44 +287,21 @@ class Containers:
                 await (await starting).close()
             raise
 
-    async def _make_room(self, memory: int) -> int:
-        """Reserve memory for one more sandbox; the caller owns the reservation. Idle containers are stopped to make
-        room.
-
-        Raises `SandboxEnded` if the containers in use leave no memory.
-        """
-        while True:
-            full = self.running >= self.config.max_running
-            if not full and (reserved := self._budget.reserve(memory)) is not None:
-                return reserved
-            idle = [each for each in self._here.values() if not each.users and each.sandbox]
-            if not idle:
-                raise SandboxEnded(
-                    f"All {self.config.max_running} containers of this server are in use. Try again later."
-                    if full
-                    else "The containers in use take all the memory that this server has for them. Try again later."
-                )
-            # Stops a container of the owner who has the most, so that one heavy user does not end the kept processes
-            # of others.
-            had = Counter(each.owner for each in self._here.values() if each.sandbox)
-            await self.end(min(idle, key=lambda each: (-had[each.owner], each.last_used)))
-
     async def _end_sandbox(self, container: Container) -> None:
         sandbox, container.sandbox, container.mirror = container.sandbox, None, None
         if sandbox is None:
             return
-        reserved, container.reserved = container.reserved, None
-        closing = asyncio.create_task(self._close(sandbox, reserved))
+        held = self._places.close(container)
+        closing = asyncio.create_task(self._close(sandbox, held))
         self._ends.add(closing)  # awaited at shutdown, even if this task is cancelled
         closing.add_done_callback(self._ends.discard)
         await asyncio.shield(closing)
 
-    async def _close(self, sandbox: Sandbox, reserved: int | None) -> None:
+    async def _close(self, sandbox: Sandbox, held: Held) -> None:
         try:
             await sandbox.close()
         finally:
-            if reserved is not None:
-                self._budget.release(reserved)
+            self._places.closed(held)
 
 
 @asynccontextmanager

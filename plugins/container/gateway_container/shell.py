@@ -78,7 +78,7 @@ class ShellServer(ToolServer):
 
     async def tools(self) -> Sequence[ServerTool]:
         """`shell` for requests that ask for it; the other tools for every request, if the configuration offers them."""
-        seconds = self._config.time_limit + self._containers.config.start_timeout + _SLACK
+        seconds = self._config.time_limit + self._containers.seconds_to_start + _SLACK
         tools = [
             ServerTool(
                 definition=SHELL, time_limit=seconds, request_type="shell", item_type="shell_call"

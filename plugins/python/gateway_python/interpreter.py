@@ -67,7 +67,7 @@ class PythonServer(ToolServer):
         tool = ServerTool(
             definition=ToolDefinition(name=NAME, description=_DESCRIPTION, parameters=_PARAMETERS),
             builtin=ToolDefinition(name=NAME, kind="builtin", parameters=_PARAMETERS),
-            time_limit=config.time_limit + self._containers.config.start_timeout + _SLACK,
+            time_limit=config.time_limit + self._containers.seconds_to_start + _SLACK,
             request_type="code_interpreter",
             item_type="code_interpreter_call",
         )

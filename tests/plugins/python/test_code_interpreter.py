@@ -211,7 +211,7 @@ def test_responses_at_once_have_sandboxes_of_their_own(
 def test_there_are_only_so_many_sandboxes(
     start_python: Callable[..., RunningGateway], sandboxes: Any
 ) -> None:
-    gateway = start_python(time_limit=600.0, max_running=1)
+    gateway = start_python(time_limit=600.0, max_running=1, max_wait=0.5)
     body = {"model": "qwen3", "tools": TOOLS, "input": "hang please"}
     with leaving_client(gateway.base_url, body):
         sandboxes.wait_for("sleep 600")

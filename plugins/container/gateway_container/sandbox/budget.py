@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import multiprocessing
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,15 @@ from gateway.sdk.processes import TemporaryFolder
 _LEDGER = "ledger"
 
 
+class BudgetExceeded(Exception):
+    """What is reserved leaves too little memory."""
+
+    def __init__(self, *, of_owner: bool) -> None:
+        """`of_owner`: it is the share of the owner that is exceeded, and not the budget."""
+        super().__init__()
+        self.of_owner = of_owner
+
+
 class Budget:
     """Made by `open_budget`. A reservation is a locked file: the kernel releases it if the process dies."""
 
@@ -23,12 +34,21 @@ class Budget:
         self.total = total
         self._folder = folder
 
-    def reserve(self, size: int) -> int | None:
-        """Reserve `size` bytes. Returns a handle for `release`, or None if running sandboxes leave too little."""
+    def reserve(self, size: int, owner: str = "") -> int:
+        """Reserve `size` bytes. Returns a handle for `release`. Raises `BudgetExceeded`.
+
+        One owner may reserve all but a quarter, if a quarter is enough for a reservation of that size. What has no owner may
+        reserve all.
+        """
+        named = hashlib.sha256(owner.encode()).hexdigest()[:16] if owner else "none"
         with self._locked():
-            if self._reserved() + size > self.total:
-                return None
-            descriptor, _ = tempfile.mkstemp(prefix=f"{size}-", dir=self._folder)
+            reserved = self._reserved()
+            spare = self.total // 4
+            if owner and spare >= size and reserved[named] + size > self.total - spare:
+                raise BudgetExceeded(of_owner=True)
+            if reserved.total() + size > self.total:
+                raise BudgetExceeded(of_owner=False)
+            descriptor, _ = tempfile.mkstemp(prefix=f"{size}-{named}-", dir=self._folder)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             return descriptor
 
@@ -45,15 +65,16 @@ class Budget:
         finally:
             os.close(descriptor)
 
-    def _reserved(self) -> int:
-        """The reserved bytes. Removes files of reservations that were released."""
-        total = 0
-        for path in self._folder.glob("*-*"):
+    def _reserved(self) -> Counter[str]:
+        """The reserved bytes of each owner. Removes files of reservations that were released."""
+        total: Counter[str] = Counter()
+        for path in self._folder.glob("*-*-*"):
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                total += int(path.name.partition("-")[0])
+                size, owner, _ = path.name.split("-", 2)
+                total[owner] += int(size)
             else:
                 path.unlink()
             finally:
@@ -87,7 +108,7 @@ def open_budget(configured: int | None, one: int) -> Iterator[Budget]:
         yield Budget(total, folder)
     finally:
         with suppress(OSError):  # other workers may still use it
-            for path in (*folder.glob("*-*"), folder / _LEDGER):
+            for path in (*folder.glob("*-*-*"), folder / _LEDGER):
                 if not _is_locked(path):
                     path.unlink()
             folder.rmdir()
