@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.files import shrinking
@@ -21,8 +22,11 @@ from gateway.shares import FairThreads
 logger = logging.getLogger("gateway.files")
 
 T = TypeVar("T")
+Check: TypeAlias = Callable[[], None]
 
 _THREADS: Final = 4
+_MAX_LONG: Final = 64
+"""Number of long reads that one owner may have waiting."""
 _BUSY_SECONDS: Final = 15.0
 _STEPS: Final = 100_000
 """SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
@@ -64,6 +68,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+class ReadTooLong(Exception):
+    """A long read has taken more than its time."""
+
+
 class FilesDatabase:
     """Runs functions with a connection, each in a transaction. Processes may share the database.
 
@@ -96,6 +104,9 @@ class FilesDatabase:
         """When the write-ahead log may be cut again, by the monotonic clock."""
         self._closing = False
         self._threads = FairThreads(_THREADS, thread_name_prefix=path.stem)
+        self._long_threads = FairThreads(
+            _THREADS, thread_name_prefix=f"{path.stem}-long", max_waiting=_MAX_LONG
+        )
         self._file: DatabaseFile | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,17 +127,47 @@ class FilesDatabase:
 
         Raises `StoreUnavailable` if SQLite fails.
         """
+        return await self._watched(lambda connection, check: work(connection), None)
+
+    async def read_long(
+        self, work: Callable[[sqlite3.Connection, Check], T], *, seconds: float
+    ) -> T:
+        """Like `read`, for work whose time depends on what a request asks for: a search. Nothing else waits for it, it has turns of
+        its own by owner, and it ends after `seconds`, not counting the time until its turn.
+
+        `work` calls its second argument now and then, where it does more than run statements. Raises `ReadTooLong`, and
+        `ShareExceeded` if too many of its owner wait.
+        """
+        return await self._watched(work, seconds)
+
+    async def _watched(
+        self, work: Callable[[sqlite3.Connection, Check], T], seconds: float | None
+    ) -> T:
         cancelled = threading.Event()
 
         def watched(connection: sqlite3.Connection) -> T:
-            connection.set_progress_handler(cancelled.is_set, _STEPS)
+            end = math.inf if seconds is None else time.monotonic() + seconds
+
+            def is_over() -> bool:
+                return cancelled.is_set() or time.monotonic() > end
+
+            def check() -> None:
+                if is_over():
+                    raise ReadTooLong
+
+            connection.set_progress_handler(is_over, _STEPS)
             try:
-                return work(connection)
+                return work(connection, check)
+            except sqlite3.OperationalError:
+                check()
+                raise
             finally:
                 connection.set_progress_handler(None, 0)
 
+        threads = self._threads if seconds is None else self._long_threads
+        loop = asyncio.get_running_loop()
         try:
-            return await self._in_thread(watched, "DEFERRED")
+            return await loop.run_in_executor(threads, self._run, watched, "DEFERRED")
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -144,13 +185,10 @@ class FilesDatabase:
         """Waits for running work."""
         self._closing = True
         self._threads.shutdown()
+        self._long_threads.shutdown()
         self._shrinker.shutdown()
         for connection in self._opened:
             connection.close()
-
-    async def _in_thread(self, work: Callable[[sqlite3.Connection], T], kind: _Kind) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, work, kind)
 
     def _run(self, work: Callable[[sqlite3.Connection], T], kind: _Kind) -> T:
         try:

@@ -12,6 +12,7 @@ from gateway.files.contents import (
 from gateway.files.database import (
     DatabaseFile,
     FilesDatabase,
+    ReadTooLong,
 )
 from gateway.files.form import (
     PURPOSES,
@@ -63,6 +64,7 @@ __all__ = [
     "FilesDatabase",
     "GrowingFile",
     "ListQuery",
+    "ReadTooLong",
     "UploadedFiles",
     "check_room",
     "clean_filename",

@@ -27,6 +27,8 @@ class FileSearchConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds for which a file waits for a failing model before it is marked as failed."""
     query_time: Seconds = 5.0
     """Seconds for embedding the queries of a search; after that, the search is by words only."""
+    search_time: Seconds = 10.0
+    """Seconds for one search of the index, from its turn on. A search that takes longer fails."""
     reranker: str = ""
     """The configured model, or its alias, that orders the results of a search by their relevance. Empty: they stay in the
     order of the search."""

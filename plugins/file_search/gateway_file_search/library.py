@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from gateway.sdk import ConfigurationError
-from gateway.sdk.files import FileObject
+from gateway.sdk import ConfigurationError, InvalidRequest, RateLimited
+from gateway.sdk.files import FileObject, ReadTooLong
+from gateway.sdk.processes import ShareExceeded
 from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import VectorStoreDatabase
@@ -61,25 +63,39 @@ class VectorStoreLibrary:
         """The best chunks of an owner's vector stores for any of `queries`, best first. Raises `NotFound`."""
         near = await self.embedding.of_queries(queries) if ranking.embedding_weight else None
         reranks = ranking.reranks and self.reranking.is_configured
-        found, numbers = await self.database.read(
-            lambda connection: (
-                search(
-                    connection,
-                    numbers := [
-                        stores.find_usable(connection, owner, each)["seq"]
-                        for each in dict.fromkeys(store_ids)
-                    ],
-                    queries,
-                    near=near,
-                    wanted=wanted,
-                    limit=self.reranking.candidates(limit) if reranks else limit,
-                    # The threshold is one of the final scores.
-                    threshold=0.0 if reranks else ranking.threshold,
-                    ranking=ranking,
-                ),
+
+        def work(
+            connection: sqlite3.Connection, check: Callable[[], None]
+        ) -> tuple[list[Hit], list[int]]:
+            numbers = [
+                stores.find_usable(connection, owner, each)["seq"]
+                for each in dict.fromkeys(store_ids)
+            ]
+            found = search(
+                connection,
                 numbers,
+                queries,
+                near=near,
+                wanted=wanted,
+                limit=self.reranking.candidates(limit) if reranks else limit,
+                # The threshold is one of the final scores.
+                threshold=0.0 if reranks else ranking.threshold,
+                ranking=ranking,
+                check=check,
             )
-        )
+            return found, numbers
+
+        try:
+            found, numbers = await self.database.read_long(work, seconds=self.config.search_time)
+        except ShareExceeded:
+            raise RateLimited("Too many of your searches wait. Send fewer at once.") from None
+        except ReadTooLong:
+            raise InvalidRequest(
+                f"The search took longer than {self.config.search_time:g} seconds. Send fewer or shorter queries, or search fewer "
+                "files.",
+                param="query",
+                code="search_timeout",
+            ) from None
         await self.database.write(lambda connection: mark_active(connection, numbers))
         if reranks and found:
             found = await self.reranking.ordered(queries, found) or found

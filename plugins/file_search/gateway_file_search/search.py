@@ -6,7 +6,7 @@ import json
 import sqlite3
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from gateway_file_search import vectors
 from gateway_file_search.filters import Filter
 from gateway_file_search.numbering import CHUNKS_OF_A_FILE
 from gateway_file_search.ranking import Ranking, fused
-from gateway_file_search.words import ranked
+from gateway_file_search.words import phrases, ranked, words_of_each
 
 _CANDIDATES: Final = 4
 """How many times the requested number of chunks is ranked."""
@@ -52,13 +52,21 @@ def search(
     limit: int,
     threshold: float,
     ranking: Ranking,
+    check: Callable[[], None],
 ) -> list[Hit]:
     """The best `limit` chunks of the numbered stores for any of `queries`, best first, with scores of `threshold` or more.
 
-    `near` contains the queries' vectors. Without it, the search is by words only, whatever the weights.
+    `near` contains the queries' vectors. Without it, the search is by words only, whatever the weights. `check` is called again and
+    again, and may raise.
     """
     files: dict[int, sqlite3.Row] = {}
     words: list[dict[int, float]] = [{} for _ in queries]
+    terms = [phrases(query, words_of_each(len(queries))) for query in queries]
+
+    def is_wanted(attributes: str) -> bool:
+        check()
+        return wanted is None or wanted(json.loads(attributes))
+
     for store in stores:
         chosen = {
             row["seq"]: row
@@ -67,16 +75,25 @@ def search(
                 "ON files.seq = file WHERE store = ? AND status = 'completed'",
                 (store,),
             )
-            if wanted is None or wanted(json.loads(row["attributes"]))
+            if is_wanted(row["attributes"])
         }
         files.update(chosen)
         if chosen and (near is None or ranking.text_weight):
-            for found, query in zip(words, queries, strict=True):
-                found.update(ranked(connection, store, query, chosen, limit * _CANDIDATES))
+            for found, phrases_of_query in zip(words, terms, strict=True):
+                found.update(
+                    ranked(
+                        connection,
+                        store,
+                        phrases_of_query,
+                        chosen,
+                        limit * _CANDIDATES,
+                        check=check,
+                    )
+                )
     scores: Sequence[Mapping[int, float]] = words
     if near is not None:
         by_vectors = vectors.nearest(
-            connection, near.space, near.vectors, files, limit * _CANDIDATES
+            connection, near.space, near.vectors, files, limit * _CANDIDATES, check=check
         )
         scores = [
             fused([(ranking.embedding_weight, nearby), (ranking.text_weight, _best_first(found))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from heapq import heappush, heappushpop
 from operator import mul
@@ -82,13 +82,16 @@ def nearest(
     queries: Sequence[array[float]],
     files: Iterable[int],
     most: int,
+    *,
+    check: Callable[[], None] = lambda: None,
 ) -> list[list[int]]:
     """For each query, the `most` nearest chunks of the given files, nearest first.
 
-    Compares every vector of the files: the time is proportional to their number.
+    Compares every vector of the files: the time is proportional to their number. `check` is called before each few, and may raise.
     """
     best: list[list[tuple[float, int]]] = [[] for _ in queries]
     for ids, stored in _vector_batches(connection, space, files):
+        check()
         for heap, cosines in zip(best, _dot_products(stored, queries), strict=True):
             for chunk, cosine in zip(ids, cosines, strict=True):
                 # Ties are won by the first chunk.

@@ -8,11 +8,14 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gateway_file_search.numbering import CHUNKS_OF_A_FILE
 
 _MAX_WORDS = 48
+"""Maximum number of terms of one query that are searched for."""
+_MAX_WORDS_TOGETHER = 192
+"""Maximum number of terms of all queries of a search: each costs time in proportion to what contains it."""
 _WORD = re.compile(r"\w+")
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 """Scripts written without spaces. Each character is indexed as a word, and queries use pairs."""
@@ -23,26 +26,38 @@ def spaced(text: str) -> str:
     return _WIDE.sub(lambda found: f" {' '.join(found[0])} ", text)
 
 
-def phrases(query: str) -> list[str]:
-    """The terms of a query as FTS5 expressions: its words, and pairs of characters for scripts without spaces."""
+def words_of_each(queries: int) -> int:
+    """How many terms of each of so many queries are searched for."""
+    return max(1, min(_MAX_WORDS, _MAX_WORDS_TOGETHER // max(1, queries)))
+
+
+def phrases(query: str, most: int = _MAX_WORDS) -> list[str]:
+    """The first `most` terms of a query as FTS5 expressions: its words, and pairs of characters for scripts without spaces."""
     found: dict[str, None] = {}
     for word in _WORD.findall(query.casefold()):
         for wide in _WIDE.findall(word):
             pairs = [wide[at : at + 2] for at in range(max(len(wide) - 1, 1))]
             found.update(dict.fromkeys(f'"{" ".join(pair)}"' for pair in pairs))
         found.update(dict.fromkeys(f'"{part}"' for part in _WIDE.split(word) if part))
-    return list(found)[:_MAX_WORDS]
+    return list(found)[:most]
 
 
 def ranked(
-    connection: sqlite3.Connection, store: int, query: str, files: Iterable[int], most: int
+    connection: sqlite3.Connection,
+    store: int,
+    wanted: Sequence[str],
+    files: Iterable[int],
+    most: int,
+    *,
+    check: Callable[[], None],
 ) -> Iterator[tuple[int, float]]:
     """The best `most` chunks of these files of a store, with scores from 0 to 1.
+
+    `wanted` are the terms of the query (`phrases`). `check` is called before each: it may raise.
 
     Half of the score is the share of the query's words that the chunk contains, weighted by rarity; the other half
     is its BM25 relative to the best chunk.
     """
-    wanted = phrases(query)
     if not wanted:
         return
     table = index_of(store)
@@ -59,6 +74,7 @@ def ranked(
     weights = dict.fromkeys((row["rowid"] for row in rows), 0.0)
     whole = 0.0
     for phrase in wanted:
+        check()
         [number] = connection.execute(
             f"SELECT count(*) FROM {table} WHERE {table} MATCH ?", (phrase,)
         ).fetchone()
