@@ -9,19 +9,48 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
+from gateway.shares import current_owner
+
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")
 
 
+class _Entry(Generic[ValueT]):
+    __slots__ = ("owner", "size", "used", "value")
+
+    def __init__(self, value: ValueT, size: int, owner: str) -> None:
+        self.value = value
+        self.size = size
+        self.owner = owner
+        self.used = 0
+
+
+class _Owned(Generic[KeyT]):
+    """What one owner has in a cache."""
+
+    __slots__ = ("keys", "size")
+
+    def __init__(self) -> None:
+        self.keys: OrderedDict[KeyT, None] = OrderedDict()
+        """The least recently used first."""
+        self.size = 0
+
+
 class LruCache(Generic[KeyT, ValueT]):
-    """At most `most` values, whose sizes are at most `max_size` together. The least recently used ones are dropped first;
-    the newest always stays. Thread-safe."""
+    """At most `most` values, whose sizes are at most `max_size` together. The newest always stays. Thread-safe.
+
+    The least recently used value is dropped first, of the owner (`gateway.shares`) who has put most into it: nobody's values are
+    dropped for those of an owner who has more. Who has a value may be told by the time of a request, so keys of what depends on
+    secrets have the owner in them.
+    """
 
     def __init__(self, most: int = sys.maxsize, *, max_size: int = sys.maxsize) -> None:
         self._most = most
         self._max_size = max_size
-        self._entries: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+        self._entries: dict[KeyT, _Entry[ValueT]] = {}
+        self._owners: dict[str, _Owned[KeyT]] = {}
         self._size = 0
+        self._uses = 0
         self._lock = threading.Lock()
 
     def __contains__(self, key: KeyT) -> bool:
@@ -33,21 +62,51 @@ class LruCache(Generic[KeyT, ValueT]):
             entry = self._entries.get(key)
             if entry is None:
                 return None
-            self._entries.move_to_end(key)
-            return entry[0]
+            self._owners[entry.owner].keys.move_to_end(key)
+            self._uses += 1
+            entry.used = self._uses
+            return entry.value
 
     def put(self, key: KeyT, value: ValueT, size: int = 0) -> None:
-        """Keep a value of this size under a key, in place of any earlier one."""
+        """Keep a value of this size under a key, in place of any earlier one. It is the current owner's."""
+        entry = _Entry(value, size, current_owner())
         with self._lock:
             if key in self._entries:
-                self._size -= self._entries.pop(key)[1]
-            self._entries[key] = value, size
+                self._drop(key)
+            owned = self._owners.get(entry.owner)
+            if owned is None:
+                owned = self._owners[entry.owner] = _Owned()
+            self._entries[key] = entry
+            owned.keys[key] = None
+            owned.size += size
             self._size += size
+            self._uses += 1
+            entry.used = self._uses
             while len(self._entries) > 1 and (
                 len(self._entries) > self._most or self._size > self._max_size
             ):
-                _, (_, dropped) = self._entries.popitem(last=False)
-                self._size -= dropped
+                self._drop(self._next_to_go(key, by_size=len(self._entries) <= self._most))
+
+    def _next_to_go(self, newest: KeyT, *, by_size: bool) -> KeyT:
+        best: tuple[int, int] | None = None
+        found = newest
+        for owned in self._owners.values():
+            oldest = next(iter(owned.keys))
+            if oldest == newest:  # it is the only one of its owner
+                continue
+            rank = (owned.size if by_size else len(owned.keys)), -self._entries[oldest].used
+            if best is None or rank > best:
+                best, found = rank, oldest
+        return found
+
+    def _drop(self, key: KeyT) -> None:
+        entry = self._entries.pop(key)
+        owned = self._owners[entry.owner]
+        del owned.keys[key]
+        owned.size -= entry.size
+        self._size -= entry.size
+        if not owned.keys:
+            del self._owners[entry.owner]
 
 
 class ComputedCache(Generic[KeyT, ValueT]):

@@ -84,6 +84,18 @@ class Turns(Generic[T]):
             waiting = self._waiting[owner] = deque()
         waiting.append(piece)
 
+    def take(self, owner: str) -> bool:
+        """Take a place at once, until `leave`, if the owner may have one and has nothing waiting. Returns whether it has."""
+        if (
+            self._taken >= self._places
+            or self._running[owner] >= self.most_of(owner)
+            or owner in self._waiting
+        ):
+            return False
+        self._taken += 1
+        self._running[owner] += 1
+        return True
+
     def next(self, fits: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
         """The piece of work whose turn it is, which has a place from now on until `leave`. None if none may run now.
 
@@ -153,8 +165,10 @@ class Shares:
         """Like `turn`, for a place that is given back by `leave`. Returns its owner."""
         if owner is None:
             owner = current_owner()
-        waiter = _Waiter(asyncio.get_running_loop().create_future())
         with self._lock:
+            if self._turns.take(owner):
+                return owner
+            waiter = _Waiter(asyncio.get_running_loop().create_future())
             self._turns.add(owner, waiter)
         self._serve()
         if waiter.has_place:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.caches import ComputedCache, LruCache
-from gateway.protocols import Media
+from gateway.protocols import Media, Principal
+from gateway.runtime.callers import Caller, called_by
 
 
 def media(size: int) -> Media:
@@ -55,6 +57,32 @@ def test_the_newest_values_are_kept_within_both_bounds(puts: list[tuple[int, int
         assert {each for each in range(6) if each in cache} == set(kept)
     for key in kept:
         assert cache.get(key) == kept[key]
+
+
+@given(puts=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20))), most=st.integers(1, 6))
+def test_nobodys_values_go_for_those_of_who_has_more(
+    puts: list[tuple[str, int]], most: int
+) -> None:
+    cache, kept = LruCache[tuple[str, int], int](most), set[tuple[str, int]]()
+    for owner, number in puts:
+        with called_by(Caller(Principal(name=owner))):
+            cache.put((owner, number), number)
+        before = {*kept, (owner, number)}
+        kept = {key for key in before if key in cache}
+        assert len(kept) == min(len(before), most)
+        assert (owner, number) in kept
+        has, had = Counter(key[0] for key in kept), Counter(key[0] for key in before)
+        assert all(has[owner] <= had[gone[0]] for gone in before - kept)
+
+
+def test_who_puts_much_into_a_cache_pushes_out_nothing_of_others() -> None:
+    cache = LruCache[tuple[str, int], int](8, max_size=800)
+    for owner, many in (("bob", 2), ("carol", 3), ("alice", 1000)):
+        with called_by(Caller(Principal(name=owner))):
+            for number in range(many):
+                cache.put((owner, number), number, 100)
+    for owner, number in (("bob", 0), ("bob", 1), ("carol", 0), ("carol", 2), ("alice", 999)):
+        assert cache.get((owner, number)) == number
 
 
 def test_concurrent_calls_make_media_once() -> None:

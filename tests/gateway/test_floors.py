@@ -43,7 +43,6 @@ FLOORS = (
         "light_histograms",
         "request_stats",
         "shared_timers",
-        "shares",
         "stall_watch",
         "task_context",
         "temporary_files",
@@ -51,7 +50,7 @@ FLOORS = (
     ),
     ("protocols", "config"),
     ("wire",),
-    ("constraints", "deltas", "errors", "json_schema", "packages"),
+    ("constraints", "deltas", "errors", "json_schema", "packages", "shares"),
 )
 """From the top to the ground. A package imports from lower floors only; `sdk` is imported by plugins alone."""
 FLOOR = {name: floor for floor, names in enumerate(reversed(FLOORS)) for name in names}

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway.sdk import EngineError, EngineUnavailable, GatewayServices, InternalAnswer
+from gateway.sdk.processes import Shares
 from gateway.sdk.wire import encode, new_id
 from gateway_batches.batches import BatchJob
 from gateway_batches.config import BatchesConfig
@@ -70,7 +71,8 @@ class LineCalls:
     def __init__(self, services: GatewayServices, config: BatchesConfig) -> None:
         self._services = services
         self._config = config
-        self._slots = asyncio.Semaphore(config.concurrency)
+        # Each owner may have all, if no other has lines: a place is free again soon.
+        self._slots = Shares(config.concurrency, each=config.concurrency)
 
     async def run(self, job: BatchJob, line: PendingLine) -> LineOutcome:
         """Run a line until it has a result.
@@ -85,7 +87,7 @@ class LineCalls:
         while True:
             request_id = new_id("req_")
             try:
-                async with self._slots:
+                async with self._slots.turn(job.owner):
                     answer = await self._services.send(
                         job.endpoint,
                         line.body,

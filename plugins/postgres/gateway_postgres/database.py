@@ -14,6 +14,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from gateway.sdk import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
+from gateway.sdk.processes import Shares
 from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
 from gateway_postgres.connection_settings import READ_ONLY, connection_settings, set_session
@@ -46,6 +47,7 @@ class PostgresDatabase:
         self._config = config
         self._address = without_credentials(config.url)
         self._pool: asyncpg.Pool | None = None
+        self._connections = Shares(config.max_connections)
         self._offset = time.time() - time.monotonic()
         self._synchronized = (-math.inf, -math.inf)
         """When the server was last asked for its time, by both clocks."""
@@ -192,8 +194,14 @@ class PostgresDatabase:
 
     async def _with_pooled(self, work: Callable[[Any], Awaitable[T]]) -> T:
         assert self._pool is not None, "it is open"
+        timeout = self._config.timeout
         try:
-            async with self._pool.acquire(timeout=self._config.timeout) as connection:
+            async with asyncio.timeout(timeout):
+                owner = await self._connections.take()
+        except TimeoutError as error:
+            raise unavailable(self._address, error) from error
+        try:
+            async with self._pool.acquire(timeout=timeout) as connection:
                 monotonic, wall = self._synchronized
                 if (
                     time.monotonic() - monotonic > _SYNCHRONIZED_SECONDS
@@ -205,6 +213,8 @@ class PostgresDatabase:
             if is_away(error):
                 raise unavailable(self._address, error) from error
             raise
+        finally:
+            self._connections.leave(owner)
 
     async def _notify(self, channel: str, message: str) -> None:
         await self._with_connection(

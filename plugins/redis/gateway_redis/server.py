@@ -26,6 +26,7 @@ from redis.exceptions import (
 )
 
 from gateway.sdk import StoreUnavailable
+from gateway.sdk.processes import Shares
 from gateway_redis.location import Client
 from gateway_redis.scripts import LuaScript
 
@@ -66,7 +67,7 @@ class RedisServer:
         self.address = address
         self._client = client
         self._waiting = waiting
-        self._free = asyncio.Semaphore(max_connections)
+        self._connections = Shares(max_connections)
         self._timeout = timeout
         self._renewed = -math.inf
         """When the connections were closed because the server had become a replica."""
@@ -86,7 +87,7 @@ class RedisServer:
     async def command(self, *arguments: Argument) -> Any:
         """Run a command and return the answer."""
         with self._answering():
-            async with asyncio.timeout(self._timeout), self._free:
+            async with asyncio.timeout(self._timeout), self._connections.turn():
                 return await self._execute(*arguments)
 
     async def run(
@@ -94,7 +95,7 @@ class RedisServer:
     ) -> Any:
         """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
-            async with asyncio.timeout(self._timeout), self._free:
+            async with asyncio.timeout(self._timeout), self._connections.turn():
                 execute = self._execute
                 try:
                     return await execute("EVALSHA", script.digest, len(keys), *keys, *arguments)

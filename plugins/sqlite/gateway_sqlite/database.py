@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.sdk.files import DatabaseFile
-from gateway.sdk.processes import FairThreads
+from gateway.sdk.processes import FairThreads, Shares
 from gateway.sdk.sql import Operation, Statement
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect, run
@@ -32,7 +32,7 @@ class SqliteDatabase:
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._readers = FairThreads(config.readers, thread_name_prefix="sqlite-reader")
-        self._free = asyncio.Semaphore(MAX_WAITING)
+        self._reads = Shares(MAX_WAITING)
         self._writer = SqliteWriter(
             path,
             lambda: self._connect(read_only=False),
@@ -49,7 +49,7 @@ class SqliteDatabase:
             connection.close()
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        async with self._free:
+        async with self._reads.turn():
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._readers, self._read, operation)
 

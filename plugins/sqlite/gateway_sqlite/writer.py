@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from gateway.sdk import StoreUnavailable
 from gateway.sdk.files import shrink_database
+from gateway.sdk.processes import Shares
 from gateway.sdk.sql import Operation
 from gateway_sqlite.connections import run
 
@@ -39,11 +40,12 @@ MAX_WAITING: Final = 2048
 class _Job:
     """An operation, and the future of its result."""
 
-    __slots__ = ("error", "future", "operation", "result")
+    __slots__ = ("error", "future", "operation", "owner", "result")
 
     def __init__(
-        self, operation: Callable[[], Operation[Any]], future: asyncio.Future[Any]
+        self, operation: Callable[[], Operation[Any]], future: asyncio.Future[Any], owner: str
     ) -> None:
+        self.owner = owner
         self.operation = operation
         self.future = future
         self.result: Any = None
@@ -77,7 +79,7 @@ class SqliteWriter:
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._free = asyncio.Semaphore(MAX_WAITING)
+        self._writes = Shares(MAX_WAITING)
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
         self.failing = False
         """Whether the last transaction failed."""
@@ -86,18 +88,15 @@ class SqliteWriter:
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """The result of an operation, once it is committed."""
-        if self._free.locked():
-            try:
-                async with asyncio.timeout(self._timeout):
-                    await self._free.acquire()
-            except TimeoutError:
-                raise StoreUnavailable(
-                    f"The store is too slow: {MAX_WAITING} writes are waiting. Retry, or send store: false."
-                ) from None
-        else:
-            await self._free.acquire()
+        try:
+            async with asyncio.timeout(self._timeout):
+                owner = await self._writes.take()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"The store is too slow: {MAX_WAITING} writes are waiting. Retry, or send store: false."
+            ) from None
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(operation, future))
+        self._jobs.put(_Job(operation, future, owner))
         return await future
 
     async def close(self) -> None:
@@ -170,7 +169,7 @@ class SqliteWriter:
     def _settle(self, batch: list[_Job]) -> None:
         def settle() -> None:
             for job in batch:
-                self._free.release()
+                self._writes.leave(job.owner)
                 job.settle()
 
         try:
