@@ -24,11 +24,11 @@ class FileRoutes:
     def routes(self) -> Sequence[Route]:
         file = "/v1/files/{file:str}"
         return (
-            Route(method="POST", path="/v1/files", handle=self._create),
+            Route(method="POST", path="/v1/files", handle=self._create, counted=True),
             Route(method="GET", path="/v1/files", handle=self._list),
             Route(method="GET", path=file, handle=self._get),
             Route(method="DELETE", path=file, handle=self._delete),
-            Route(method="GET", path=f"{file}/content", handle=self._content),
+            Route(method="GET", path=f"{file}/content", handle=self._content, counted=True),
         )
 
     async def _create(self, request: RouteRequest) -> Reply:

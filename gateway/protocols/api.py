@@ -334,6 +334,9 @@ class Route(Struct, frozen=True, kw_only=True):
     public: bool = False
     """Whether the route needs no API key, as a page that asks its reader for one. Only for GET, on a path without
     parameters; the request has no owner then, even if a key is sent."""
+    counted: bool = False
+    """Whether each request, as long as it is handled, is one of the requests of its key, which `requests_per_minute` and
+    `max_concurrent_requests` limit. What is generated through `RouteRequest.gateway` counts without that."""
     takes: Any = None
     """The type of its body, for `/openapi.json`: any that msgspec describes. The docstring of `handle` is its text there."""
     answers: Any = None

@@ -19,6 +19,7 @@ from gateway.routes.answers import note_error
 from gateway.routes.api_answers import ReplyAnswer
 from gateway.routes.api_gateway import ApiGateway
 from gateway.routes.body import read_body, stream_body
+from gateway.routes.counted import counted
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
@@ -82,7 +83,10 @@ class _Entry(Struct, frozen=True):
             ApiGateway(services_of(request), self.api.name),
             found.groupdict() if found else {},
         )
-        return _as_app(await self.route.handle(asked))
+        if not self.route.counted:
+            return _as_app(await self.route.handle(asked))
+        async with counted(services_of(request)):
+            return _as_app(await self.route.handle(asked))
 
 
 class ApiRoutes:

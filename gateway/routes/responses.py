@@ -22,7 +22,7 @@ from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
-from gateway.routes.counted import counted
+from gateway.routes.counted import counted, preparing
 from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
 from gateway.routes.queries import flag_of, include_of, unknown_in
@@ -209,10 +209,11 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     body = await read_body(request, services)
     decode = partial(decode_response_request, require_input=False, strict=services.strict)
     decoded = await decode_body(body, decode)
-    async with loaded(request, decoded.model):
-        plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
-        run = ResponseRun(plan, services, quiet=True)
-        await run.prepare()
+    with preparing(services):
+        async with loaded(request, decoded.model):
+            plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
+            run = ResponseRun(plan, services, quiet=True)
+            await run.prepare()
     return final_response(run, shown=compacted(plan, services))
 
 

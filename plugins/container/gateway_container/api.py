@@ -54,15 +54,15 @@ class ContainersApi:
         container = "/v1/containers/{container:str}"
         file = f"{container}/files/{{file:str}}"
         return (
-            Route(method="POST", path="/v1/containers", handle=self.create),
+            Route(method="POST", path="/v1/containers", handle=self.create, counted=True),
             Route(method="GET", path="/v1/containers", handle=self.list),
             Route(method="GET", path=container, handle=self.retrieve),
             Route(method="DELETE", path=container, handle=self.delete),
-            Route(method="POST", path=f"{container}/files", handle=self.add_file),
+            Route(method="POST", path=f"{container}/files", handle=self.add_file, counted=True),
             Route(method="GET", path=f"{container}/files", handle=self.list_files),
             Route(method="GET", path=file, handle=self.file),
             Route(method="DELETE", path=file, handle=self.delete_file),
-            Route(method="GET", path=f"{file}/content", handle=self.content),
+            Route(method="GET", path=f"{file}/content", handle=self.content, counted=True),
         )
 
     def error(self, error: GatewayError, request_id: str) -> Reply:

@@ -29,19 +29,21 @@ class VectorStoresApi:
         store = "/v1/vector_stores/{store:str}"
         file, batch = f"{store}/files/{{file:str}}", f"{store}/file_batches/{{batch:str}}"
         return (
-            Route(method="POST", path="/v1/vector_stores", handle=here.create_store),
+            Route(method="POST", path="/v1/vector_stores", handle=here.create_store, counted=True),
             Route(method="GET", path="/v1/vector_stores", handle=here.list_stores),
             Route(method="GET", path=store, handle=here.store),
             Route(method="POST", path=store, handle=here.update_store),
             Route(method="DELETE", path=store, handle=here.delete_store),
-            Route(method="POST", path=f"{store}/search", handle=here.search),
-            Route(method="POST", path=f"{store}/files", handle=here.add_file),
+            Route(method="POST", path=f"{store}/search", handle=here.search, counted=True),
+            Route(method="POST", path=f"{store}/files", handle=here.add_file, counted=True),
             Route(method="GET", path=f"{store}/files", handle=here.list_store_files),
             Route(method="GET", path=file, handle=here.store_file),
             Route(method="POST", path=file, handle=here.update_store_file),
             Route(method="DELETE", path=file, handle=here.remove_store_file),
-            Route(method="GET", path=f"{file}/content", handle=here.store_file_content),
-            Route(method="POST", path=f"{store}/file_batches", handle=here.add_batch),
+            Route(
+                method="GET", path=f"{file}/content", handle=here.store_file_content, counted=True
+            ),
+            Route(method="POST", path=f"{store}/file_batches", handle=here.add_batch, counted=True),
             Route(method="GET", path=batch, handle=here.batch),
             Route(method="POST", path=f"{batch}/cancel", handle=here.cancel_batch),
             Route(method="GET", path=f"{batch}/files", handle=here.list_batch_files),

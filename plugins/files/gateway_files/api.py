@@ -28,12 +28,26 @@ class FilesApi(FileRoutes):
         path, upload = "/v1/uploads", "/v1/uploads/{upload:str}"
         return (
             *super().routes,
-            Route(method="POST", path=path, handle=self._begin, takes=CreateUpload, answers=Upload),
-            Route(method="POST", path=f"{upload}/parts", handle=self._add, answers=UploadPart),
+            Route(
+                method="POST",
+                path=path,
+                handle=self._begin,
+                counted=True,
+                takes=CreateUpload,
+                answers=Upload,
+            ),
+            Route(
+                method="POST",
+                path=f"{upload}/parts",
+                handle=self._add,
+                counted=True,
+                answers=UploadPart,
+            ),
             Route(
                 method="POST",
                 path=f"{upload}/complete",
                 handle=self._complete,
+                counted=True,
                 takes=CompleteUpload,
                 answers=Upload,
             ),

@@ -1,0 +1,127 @@
+"""Limits of keys hold on every route that works for a request, and are asked before the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from gateway.runtime.access import hash_key
+from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
+
+TOO_LONG = "many words " * 200
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+UNREADABLE: dict[str, dict[str, Any]] = {
+    "/embeddings": {"model": "vectors", "input": TOO_LONG},
+    "/rerank": {"model": "ranks", "query": "x", "documents": ["y"], "truncate_prompt_tokens": 5},
+    "/score": {"model": "ranks", "text_1": "x", "text_2": "y", "truncate_prompt_tokens": 5},
+    "/responses/compact": {"model": "m", "input": [{"role": "user", "content": [IMAGE]}]},
+    "websocket": {"model": "m", "input": [{"role": "user", "content": [IMAGE]}]},
+}
+"""Requests that cannot be answered, which shows only as they are prepared."""
+NO_MODEL = ["files", "uploads", "parts", "content", "vector_stores", "search", "containers"]
+
+
+def key(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "sha256": hash_key(f"sk-{name}"), **fields}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    names = [*(f"once{n}" for n in range(len(UNREADABLE))), *NO_MODEL]
+    config = {
+        "server": {
+            "api_keys": [key("free"), *(key(name, requests_per_minute=1) for name in names)]
+        },
+        "models": {
+            "m": {"engine": "scripted"},
+            "vectors": {
+                "engine": "scripted",
+                "max_model_len": 90,
+                "scripted": {"task": "embed"},
+            },
+            "ranks": {"engine": "scripted", "max_model_len": 90, "scripted": {"task": "rerank"}},
+        },
+        "tools": {"file_search": {}},
+    }
+    with run_gateway(config, tmp_path_factory.mktemp("limits")) as running:
+        yield running
+
+
+def client(gateway: RunningGateway, name: str) -> httpx.Client:
+    headers = {"authorization": f"Bearer sk-{name}"}
+    return httpx.Client(base_url=gateway.base_url, headers=headers, timeout=60)
+
+
+def asked(gateway: RunningGateway, name: str, path: str, body: dict[str, Any]) -> tuple[int, str]:
+    """The status and the code of the error."""
+    if path != "websocket":
+        with client(gateway, name) as http:
+            answer = http.post(path, json=body)
+            return answer.status_code, answer.text
+    url = gateway.base_url.replace("http", "ws") + "/responses"
+    with connect(url, additional_headers={"authorization": f"Bearer sk-{name}"}) as socket:
+        socket.send(json.dumps({"type": "response.create", **body}))
+        event = json.loads(socket.recv(60))
+        return event.get("status", 200), json.dumps(event)
+
+
+@pytest.mark.parametrize("path", UNREADABLE)
+def test_a_key_at_its_limit_has_nothing_prepared(gateway: RunningGateway, path: str) -> None:
+    name, body = f"once{list(UNREADABLE).index(path)}", UNREADABLE[path]
+    status, text = asked(gateway, name, path, body)
+    assert 400 <= status < 429, text
+    hello = {"model": "m", "input": "hi"}
+    assert asked(gateway, name, "/responses", hello)[0] == 200
+    assert asked(gateway, name, "/responses", hello)[0] == 429
+    status, text = asked(gateway, name, path, body)
+    assert (status, "rate_limit" in text) == (429, True), text
+
+
+def upload(http: httpx.Client) -> httpx.Response:
+    sent = {"file": ("a.txt", b"some words")}
+    return http.post("/files", files=sent, data={"purpose": "user_data"})
+
+
+def begin(http: httpx.Client) -> httpx.Response:
+    body = {"filename": "a", "purpose": "user_data", "bytes": 1, "mime_type": "text/plain"}
+    return http.post("/uploads", json=body)
+
+
+@pytest.mark.parametrize("route", NO_MODEL[:-1])
+def test_requests_that_run_no_model_count_and_looking_does_not(
+    gateway: RunningGateway, route: str
+) -> None:
+    with client(gateway, route) as http:
+        works: Any = {
+            "files": lambda: upload(http),
+            "uploads": lambda: begin(http),
+            "parts": lambda: http.post("/uploads/upload_1/parts", files={"data": b"x"}),
+            "content": lambda: http.get("/files/file_1/content"),
+            "vector_stores": lambda: http.post("/vector_stores", json={}),
+            "search": lambda: http.post("/vector_stores/vs_1/search", json={"query": "x"}),
+        }[route]
+        first = works()
+        assert first.status_code in (200, 404), first.text
+        refused = works()
+        assert refused.status_code == 429, refused.text
+        error = refused.json()["error"]
+        assert (error["type"], error["code"]) == ("requests", "rate_limit_exceeded")
+        assert int(refused.headers["retry-after"]) > 0
+        for path in ("/files", "/vector_stores", "/models"):
+            assert http.get(path).status_code == 200, path
+
+
+def test_a_refused_upload_or_search_is_not_done(gateway: RunningGateway) -> None:
+    with client(gateway, "free") as http:
+        many = [upload(http) for _ in range(3)]
+        assert {each.status_code for each in many} == {200}
+    with client(gateway, "containers") as http:
+        assert upload(http).status_code == 200
+        assert upload(http).status_code == 429
+        wait_until(lambda: len(http.get("/files").json()["data"]) == 1)
