@@ -19,7 +19,8 @@ class ChatItems(Struct, frozen=True):
 
 
 def items_of(messages: Sequence[chat.Message]) -> ChatItems:
-    """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order.
+    """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order. The message is left out
+    if it has no text, unless it would then be taken for a part of another one: calls after a text of its own.
 
     Raises `Unsupported` for earlier audio of the assistant, which is not stored.
     """
@@ -75,7 +76,8 @@ class _Reader:
             self._add(items.Reasoning(content=[part]), index)
         parts = _assistant_content(message)
         calls = message.tool_calls or ()
-        if parts or not (calls or message.function_call or reasoning):
+        follows = bool(self.items) and _is_answer(self.items[-1])
+        if parts or follows or not (calls or message.function_call or reasoning):
             self._add(items.Message(role="assistant", content=parts), index)
         for call in calls:
             match call:
@@ -107,6 +109,11 @@ class _Reader:
             self._add(items.CustomToolCallOutput(call_id=call_id, output=output), index)
         else:
             self._add(items.FunctionCallOutput(call_id=call_id, output=output), index)
+
+
+def _is_answer(item: items.Item) -> bool:
+    """Whether this is a message of the assistant with text."""
+    return type(item) is items.Message and item.role == "assistant" and bool(item.content)
 
 
 def _texts(said: str | list[chat.TextPart]) -> list[content.MessageContent]:

@@ -122,13 +122,11 @@ class Compactor:
         truncate: bool,
         seal: Seal,
         preamble: int = 0,
+        made_at: float | None = None,
     ) -> None:
-        (
-            """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
+        """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
         the response's prompts. `seal` encrypts the summaries. `preamble` is the number of items at the beginning of each turn
-        that are of a stored prompt, and stay."""
-            ""
-        )
+        that are of a stored prompt, and stay. `made_at`: see `Generator`."""
         self._seal = seal
         sampling = msgspec.structs.replace(
             settings.sampling,
@@ -153,7 +151,7 @@ class Compactor:
         self._wanted = wanted
         self._threshold = wanted.threshold
         self._model = model
-        self._writer = Generator(model, own, metrics)
+        self._writer = Generator(model, own, metrics, made_at=made_at)
         self._truncate = truncate
         self._preamble = preamble
         self._begun: tuple[Turn, Sequence[Message], Generation] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from gateway.errors import RenamedParams
@@ -15,7 +14,7 @@ from gateway.loop.param_paths import tool_params
 from gateway.loop.parameter_checks import check_continuation, check_engine_parameters
 from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
-from gateway.protocols import SessionContext, ToolDefinition, Turn
+from gateway.protocols import SessionContext, Turn
 from gateway.responses.configuration_updates import with_updates
 from gateway.responses.context_management import CompactionSettings, compaction_settings
 from gateway.responses.conversation import conversation_of
@@ -149,7 +148,7 @@ async def make_plan(
         items=[*preamble, *conversation.read] if preamble else conversation.read,
         results=conversation.results,
         instructions=request.instructions,
-        tools=[_unless_strict(tool) for tool in toolset.definitions],
+        tools=toolset.definitions,
         tool_choice=toolset.choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,
         reasoning_effort=reasoning.effort if reasoning else None,
@@ -233,9 +232,3 @@ async def make_plan(
         compaction=compaction,
         preamble=len(preamble),
     )
-
-
-def _unless_strict(tool: ToolDefinition) -> ToolDefinition:
-    """A tool as it is presented. In this API tools are strict by default, so `false` only declines that, and says nothing to the
-    model; in Chat Completions it is a word of the client's own."""
-    return msgspec.structs.replace(tool, strict=None) if tool.strict is False else tool

@@ -86,6 +86,7 @@ class ResponseWork:
                 truncate=plan.truncate,
                 preamble=plan.preamble,
                 seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),
+                made_at=plan.response.created_at,
             )
 
     async def prepare(self) -> ExpectedTokens:

@@ -19,6 +19,8 @@ def input_items(turn: Turn, config: OpenAIConfig) -> list[dict[str, Any]]:
     body: list[dict[str, Any]] = []
     for param, entry in entries(turn):
         match entry:
+            case wire.Message(role="assistant", content=[]):
+                pass  # it says nothing, and an empty message may be refused
             case wire.Message():
                 message: dict[str, Any] = {
                     "type": "message",

@@ -37,7 +37,7 @@ class MessageEntry(Struct, frozen=True):
 
     role: Literal["user", "system", "developer"]
     content: list[str | MessageMedia]
-    """Text fragments to concatenate, and media. A line break separates text parts that the client sent separately."""
+    """Parts as the client sent them, without empty texts if there are others."""
     param: ParamPath
     """Parameter path of the item, for error messages."""
 
@@ -53,7 +53,8 @@ class OutputEntry(Struct):
     """One run of model output: reasoning, text and calls."""
 
     reasoning: list[str]
-    text: list[str]
+    text: list[list[str]]
+    """The parts of each message, without empty ones."""
     calls: list[CallEntry]
     param: ParamPath
 
@@ -115,7 +116,7 @@ class _Reader(CallHistory):
             case wire.Message():
                 role = item.role
                 if role == "assistant":
-                    self._open_output(param, begins=True).text.append(_assistant_text(item))
+                    self._open_output(param, begins=True).text.append(_assistant_texts(item))
                 else:
                     self.entries.append(
                         MessageEntry(role, self._content(item.content, param), param)
@@ -152,11 +153,8 @@ class _Reader(CallHistory):
             match part:
                 case parts.InputText() | parts.OutputText() | parts.Refusal():
                     text = part.refusal if isinstance(part, parts.Refusal) else part.text
-                    if not text:
-                        continue
-                    if found and isinstance(found[-1], str):
-                        found.append("\n")
-                    found.append(text)
+                    if text:
+                        found.append(text)
                 case parts.InputImage() | parts.InputAudio():
                     found.append(self._media_of(part, where))
                 case parts.InputFile():
@@ -223,8 +221,8 @@ class _Reader(CallHistory):
         self._images += [MessageMedia(media, param) for media in found if media is not None]
 
 
-def _assistant_text(message: wire.Message) -> str:
-    """The text of a message; a line break separates parts, as in those of users."""
+def _assistant_texts(message: wire.Message) -> list[str]:
+    """The texts of the parts of a message that are not empty."""
     texts = []
     for part in message.content:
         match part:
@@ -232,7 +230,7 @@ def _assistant_text(message: wire.Message) -> str:
                 texts.append(part.text)
             case parts.Refusal():
                 texts.append(part.refusal)
-    return "\n".join(filter(None, texts))
+    return [*filter(None, texts)]
 
 
 def _unsupported_part(what: str, param: ParamPath) -> InvalidRequest:

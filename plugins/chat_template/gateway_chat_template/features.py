@@ -41,6 +41,13 @@ _SOUNDS: Mapping[Literal["audio", "audio_url", "input_audio"], Mapping[str, Any]
 }
 PARTS: Mapping[str, Mapping[str, Any]] = dict([*_IMAGES.items(), *_SOUNDS.items()])
 """Content parts of images and sounds, by their type."""
+_ROLES = ("user", "system", "developer", "assistant")
+_LEADING = (
+    ("system", "system"),
+    ("system", "developer"),
+    ("developer", "system"),
+    ("developer", "developer"),
+)
 _CALL_ID = "call_qz0123456789abcd"
 _SHORT_ID = "qz0123abc"
 
@@ -72,9 +79,10 @@ class Features(Struct, frozen=True, kw_only=True):
     late_developer: bool = False
     repeats: bool = True
     """Consecutive messages may have the same role."""
-    several_systems: bool = False
-    """It shows each of several leading system messages; `several_developers` likewise, also of the two mixed."""
-    several_developers: bool = False
+    leading: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of roles: of two leading messages of the system or a developer, it shows each."""
+    several_parts: frozenset[str] = frozenset()
+    """Roles whose messages may consist of several texts in a list."""
     repeats_assistant: bool = False
     """It shows each of several consecutive messages of the assistant as a message."""
     tools: bool = False
@@ -138,11 +146,14 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
         late_system=late_system,
         late_developer=developer and trial.late("developer"),
         repeats=trial.shows([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND),
-        several_systems=trial.leading("system", "system"),
-        several_developers=developer
-        and trial.leading("developer", "developer")
-        and trial.leading("system", "developer")
-        and trial.leading("developer", "system"),
+        leading=frozenset(
+            pair
+            for pair in _LEADING
+            if (developer or "developer" not in pair) and trial.leading(*pair)
+        ),
+        several_parts=frozenset(role for role in _ROLES if trial.several_parts(role))
+        if parts
+        else frozenset(),
         repeats_assistant=trial.two_assistants([_assistant(_THIRD), _assistant(_FOURTH)], _FOURTH),
         tools=tools,
         no_tools=no_tools,
@@ -208,16 +219,15 @@ def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together
     words = (_THIRD, "qztool", "qzvalue", _FOURTH)
     answer = _assistant(_FOURTH)
     together = [user, {**call, "content": _THIRD}, *results, answer]
-    if trial.shows(together, *words):
-        return "together"
+    shown = trial.render(together) or ""
+    if all(word in shown for word in words):
+        return "together"  # nothing is lost, in whatever order the template has it
     separate = [user, _assistant(_THIRD), call, *results, answer]
     if not trial.shows(separate, *words):
         return "together"
-    if trial.two_assistants([_assistant(_THIRD), call, *results], "qztool"):
-        return "separate"
-    # The call would stand outside any message. Better the template's own order, if it has one.
-    shown = trial.render(together) or ""
-    return "together" if all(word in shown for word in words) else "separate"
+    # Otherwise the call would stand outside any message.
+    opens = trial.two_assistants([_assistant(_THIRD), call, *results], "qztool")
+    return "separate" if opens else "together"
 
 
 def _has_call(shown: str, *, whole: bool) -> bool:
@@ -295,7 +305,11 @@ class _Trial:
         if not self.shows([_user(_FIRST), *messages], _FIRST, _THIRD, word):
             return False
         between = self._between([_user(_FIRST), *messages], _THIRD, word)
-        answer = self._between([_user(_FIRST), _assistant(_THIRD)], _FIRST, _THIRD)
+        first, second = (
+            self._between([_user(_FIRST), *answer], _FIRST, shown)
+            for answer, shown in ((messages[:1], _THIRD), (messages[1:], word))
+        )
+        answer = first[: _shared(first, second)]
         # Of what stands between a user and the assistant, another user's message shows what ends the first.
         question = self._between([_user(_FIRST), _user(_SECOND)], _FIRST, _SECOND)
         opener = _last_word(answer[_shared(answer, question) :])
@@ -321,6 +335,23 @@ class _Trial:
         return self.shows([*first, _user(_FOURTH)], *order) and self.shows(
             [_system("qzzero"), *first, _user(_FOURTH)], *order
         )
+
+    def several_parts(self, role: str) -> bool:
+        """Whether a message of `role` may be a list of two texts, which are both shown as they are."""
+        content = [{"type": "text", "text": text} for text in (_FIRST, _SECOND)]
+        said = {"role": role, "content": content}
+        order: tuple[str, ...]
+        match role:
+            case "user":
+                talk, order = [said], (_FIRST, _SECOND)
+            case "assistant":
+                talk, order = (
+                    [_user(_THIRD), said, _user(_FOURTH)],
+                    (_THIRD, _FIRST, _SECOND, _FOURTH),
+                )
+            case _:
+                talk, order = [said, _user(_THIRD)], (_FIRST, _SECOND, _THIRD)
+        return self.shows(talk, *order) and _LISTED.search(self.render(talk) or "") is None
 
     def place(self, kinds: Mapping[KindT, Mapping[str, Any]]) -> tuple[KindT | None, str]:
         """The first of the content parts `kinds` that the template shows, and what it writes for it."""

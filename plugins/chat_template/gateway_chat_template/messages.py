@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath
@@ -88,25 +89,23 @@ def _arranged(entries: Sequence[Entry], features: Features) -> list[Entry]:
     if len(head) > 1 and _shows_each(head, features):
         return [*head, *rest]
     # Merge the leading messages, because many templates read only the first.
-    joined = _joined(head)
+    joined = head[0] if len(head) == 1 else _joined(head)
     if features.system or (joined.role == "developer" and features.developer):
         return [joined, *rest]
     if not any(any(entry.content) for entry in head):
         return rest
     for index, entry in enumerate(rest):
         if isinstance(entry, MessageEntry):
-            rest[index] = MessageEntry(
-                "user", [*joined.content, "\n\n", *entry.content], entry.param
-            )
+            content = _run_on(_with_joined_texts(joined.content), "\n\n", entry.content)
+            rest[index] = MessageEntry("user", content, entry.param)
             return rest
     return [MessageEntry("user", joined.content, joined.param), *rest]
 
 
 def _shows_each(head: Sequence[MessageEntry], features: Features) -> bool:
     """Whether the template shows several leading messages, so that they need not be merged."""
-    if any(entry.role == "developer" for entry in head):
-        return features.several_developers
-    return features.several_systems
+    roles = [entry.role for entry in head]
+    return all(pair in features.leading for pair in pairwise(roles))
 
 
 def _with_joined_outputs(entries: Sequence[Entry]) -> list[Entry]:
@@ -127,27 +126,63 @@ def _with_joined_outputs(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _joined(entries: Sequence[MessageEntry]) -> MessageEntry:
-    content = list(entries[0].content)
-    for entry in entries[1:]:
-        content += ["\n\n", *entry.content]
+    content: list[str | MessageMedia] = []
+    for index, entry in enumerate(entries):
+        content = _run_on(content, "\n\n" if index else "", _with_joined_texts(entry.content))
     return MessageEntry(entries[0].role, content, entries[0].param)
 
 
+def _run_on(
+    first: Sequence[str | MessageMedia], between: str, second: Sequence[str | MessageMedia]
+) -> list[str | MessageMedia]:
+    """Both contents with `between` between them, which belongs to the texts around it."""
+    before = [first[-1]] if first and isinstance(first[-1], str) else []
+    after = [second[0]] if second and isinstance(second[0], str) else []
+    text = "".join([*before, between, *after])
+    return [*first[: len(first) - len(before)], *([text] if text else []), *second[len(after) :]]
+
+
+def _with_joined_texts(content: Sequence[str | MessageMedia]) -> list[str | MessageMedia]:
+    """The content with texts that follow each other as lines of one."""
+    joined: list[str | MessageMedia] = []
+    for part in content:
+        last = joined[-1] if joined else None
+        if isinstance(part, str) and isinstance(last, str):
+            joined[-1] = f"{last}\n{part}"
+        else:
+            joined.append(part)
+    return joined
+
+
 def _content(entry: MessageEntry, features: Features, media: list[MessageMedia]) -> Any:
-    """Content in the template's form: one string if there are no media and the template takes one."""
+    """Content in the template's form: a list of parts if there are media, or several texts that the template shows in a list;
+    else one text, with a line for each part."""
     if len(entry.content) == 1 and isinstance(only := entry.content[0], str):
         return _text(only, features)
     texts = [part for part in entry.content if isinstance(part, str)]
     if len(texts) == len(entry.content):
-        return _text("".join(texts), features)
+        return _texts(texts, entry.role, features)
     parts: list[dict[str, Any]] = []
-    for part in entry.content:
+    in_parts = entry.role in features.several_parts
+    for part in entry.content if in_parts else _with_joined_texts(entry.content):
         if isinstance(part, str):
             parts.append({"type": "text", "text": part})
         else:
             parts.append({MEDIA: len(media)})
             media.append(part)
     return parts
+
+
+def _texts(texts: Sequence[str], role: str, features: Features) -> Any:
+    """Texts that were sent as parts of one message."""
+    if len(texts) > 1 and role in features.several_parts:
+        return [{"type": "text", "text": text} for text in texts]
+    return _text("\n".join(texts), features)
+
+
+def _text_of(done: OutputEntry) -> str:
+    """All text of an output."""
+    return "\n\n".join(filter(None, map("\n".join, done.text)))
 
 
 def _text(text: str, features: Features) -> Any:
@@ -179,7 +214,7 @@ def _is_already_placed(entries: Sequence[Entry], index: int) -> bool:
 
 def _with_calls_as_text(done: OutputEntry, features: Features, write_calls: WriteCalls) -> Message:
     """Model output as one message whose content has the calls as the model writes them."""
-    text = "\n\n".join(filter(None, done.text))
+    text = _text_of(done)
     written = write_calls(text, [(call.name, _arguments_text(call)) for call in done.calls])
     message: Message = {"role": "assistant", "content": _text(written, features)}
     if done.reasoning:
@@ -206,12 +241,14 @@ def _output_messages(
     done: OutputEntry, results: Sequence[ResultEntry], features: Features
 ) -> list[Message]:
     """Model output as one message, or as several if the template requires it."""
-    text = done.text[0] if len(done.text) == 1 else "\n\n".join(filter(None, done.text))
+    text = _text_of(done)
     first: Message = {"role": "assistant", "content": _text(text, features)}
     if done.reasoning:
         reasoning = "\n\n".join(done.reasoning)
         first.update((key, reasoning) for key in features.reasoning_keys)
     if not done.calls:
+        if len(done.text) == 1:
+            first["content"] = _texts(done.text[0], "assistant", features)
         return [first]
     if not features.calls:
         raise _no_calls(done.param)
@@ -292,7 +329,11 @@ def _alternating(messages: Sequence[Message]) -> list[Message]:
 def _merged(first: Any, second: Any) -> Any:
     if isinstance(first, str) and isinstance(second, str):
         return first + ("\n\n" if first and second else "") + second
-    return [*_as_parts(first), {"type": "text", "text": "\n\n"}, *_as_parts(second)]
+    one, other = _as_parts(first), _as_parts(second)
+    if not (one and other and "text" in one[-1] and "text" in other[0]):
+        return [*one, {"type": "text", "text": "\n\n"}, *other]
+    text = f"{one[-1]['text']}\n\n{other[0]['text']}"
+    return [*one[:-1], {"type": "text", "text": text}, *other[1:]]
 
 
 def _as_parts(content: Any) -> list[dict[str, Any]]:

@@ -76,9 +76,9 @@ class ChatTemplateConfig(Struct, frozen=True, kw_only=True, forbid_unknown_field
     over midnight. With "none", a template that names a date without asking whether there is one names none."""
     time_zone: str = "UTC"
     """Time zone in which it is today, by its IANA name, such as "Europe/Berlin"."""
-    tools_without_choice: bool = False
-    """Whether tools are passed to the template even if `tool_choice` is `none`. By default they are not, so that the
-    model does not try to call them. Passing them keeps prompt prefixes stable for the engine's cache."""
+    tools_without_choice: bool = True
+    """Whether tools are passed to the template even if `tool_choice` is `none`, as Transformers and vLLM do. It keeps prompt
+    prefixes stable for the engine's cache. Calls that the model writes all the same are left out of the answer."""
     max_characters: int = 50_000_000
     """Maximum length of a prompt, in characters."""
     token_cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
@@ -292,12 +292,16 @@ class ChatTemplateRenderer:
     def _shown_tools(
         self, turn: Turn, features: Features, names: Collection[str]
     ) -> Sequence[ToolDefinition]:
-        """The tools that the model reads of. Those that it may not call are left out, unless the template tells so itself or needs
-        some."""
-        if turn.tool_choice != "none" or self._config.tools_without_choice:
+        """The tools that the model reads of. If it may call none, a template without a place for them gets none, nor do others by
+        configuration, unless they tell so themselves or need some."""
+        if turn.tool_choice != "none":
             return turn.tools
-        told_by_template = "tool_choice" in names or features.no_tools == "needed"
-        return turn.tools if told_by_template and features.tools else ()
+        told = (
+            self._config.tools_without_choice
+            or "tool_choice" in names
+            or features.no_tools == "needed"
+        )
+        return turn.tools if told and features.tools else ()
 
     def _placeable(
         self, media: Mapping[MediaSource, Media], features: Features
@@ -317,8 +321,11 @@ class ChatTemplateRenderer:
                 part if MEDIA not in part else self._part(part[MEDIA], media, features)
                 for part in content
             ]
-            as_text = self._uses_marks and features.text
-            message["content"] = concat(part["text"] for part in parts) if as_text else parts
+            if self._uses_marks and features.text:
+                between = "" if message["role"] in features.several_parts else "\n"
+                message["content"] = _as_text(content, parts, between)
+            else:
+                message["content"] = parts
 
     def _part(
         self, index: int, media: Sequence[MessageMedia], features: Features
@@ -403,6 +410,18 @@ def _prepare(source: str, tokens: Mapping[str, str]) -> PreparedTemplate:
 
 def _special_tokens(info: ModelInfo) -> dict[str, str]:
     return {"bos_token": info.bos_token or "", "eos_token": info.eos_token or ""}
+
+
+def _as_text(
+    content: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]], between: str
+) -> str:
+    """The texts of `parts`, those of media among them, with `between` where two of `content` are texts."""
+    texts: list[str] = []
+    for index, part in enumerate(parts):
+        if index and MEDIA not in content[index] and MEDIA not in content[index - 1]:
+            texts.append(between)
+        texts.append(part["text"])
+    return concat(texts)
 
 
 def _mark(message: Message) -> None:
@@ -500,7 +519,9 @@ def _mark_end(messages: list[Message]) -> None:
     if isinstance(content, str):
         last["content"] = content + _END
     else:
-        last["content"] = [*content, {"type": "text", "text": _END}]
+        # Into the last text: what a template writes between parts belongs to the next one.
+        text = concat([content[-1]["text"], _END]) if content else _END
+        last["content"] = [*content[:-1], {"type": "text", "text": text}]
 
 
 def _cut_at_end(text: str) -> str:

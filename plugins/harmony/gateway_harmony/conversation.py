@@ -29,6 +29,13 @@ _CALLS = (
 )
 
 
+def _is_passed_over(item: wire.Item) -> bool:
+    """Whether this stands between a preamble and its call: reasoning, or a message without content."""
+    if isinstance(item, wire.Message):
+        return item.role == "assistant" and not item.content
+    return isinstance(item, wire.Reasoning)
+
+
 class HarmonyConverter(CallHistory):
     """Converts items in order. Raises `InvalidRequest`, naming `input[i]`, for items that cannot be expressed as
     text."""
@@ -53,8 +60,10 @@ class HarmonyConverter(CallHistory):
     def _answer(self, item: wire.Message, after: Sequence[wire.Item]) -> None:
         """Add an assistant message. If its phase is missing, a message that precedes a call is a preamble."""
         phase = item.phase
+        following = next((each for each in after if not _is_passed_over(each)), None)
+        if not item.content and isinstance(following, _CALLS):
+            return  # it only says that the calls are a message of their own, as they are here in any case
         if phase is UNSET:
-            following = next((each for each in after if not isinstance(each, wire.Reasoning)), None)
             phase = "commentary" if isinstance(following, _CALLS) else "final_answer"
         text = "".join(
             part.refusal if isinstance(part, parts.Refusal) else part.text

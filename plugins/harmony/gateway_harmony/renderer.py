@@ -37,12 +37,13 @@ class RendererConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     knowledge_cutoff: str = "2024-06"
     """The knowledge cutoff in the system message; empty to omit it."""
     date: str = "none"
-    """Date that the model is given if the turn has none: "none", "today" (UTC) or an ISO date. A fixed date keeps
-    prompt prefixes stable for the engine's prefix cache."""
+    """Date that the model is given: "none", "today" (UTC) or an ISO date. It is that of the request, and stays the same until
+    the answer is finished. A fixed date keeps prompt prefixes stable for the engine's prefix cache over midnight."""
     reasoning_effort: str = "medium"
     """Default reasoning effort: low, medium, high, or another value of the API (see the README)."""
-    tools_without_choice: bool = False
-    """Whether tools are declared to the model even if `tool_choice` is `none`."""
+    tools_without_choice: bool = True
+    """Whether tools are declared to the model even if `tool_choice` is `none`, as vLLM does. It keeps prompt prefixes stable for
+    the engine's cache. Calls that the model writes all the same are left out of the answer."""
     token_cache_bytes: Annotated[int, Meta(ge=0)] = 64 << 20
     """Maximum size of what is kept of earlier prompts, so that what is unchanged of a longer conversation is not tokenized
     again. 0 keeps nothing."""
@@ -67,6 +68,16 @@ class HarmonyRenderer:
 
     def knows_tool(self, name: str) -> bool:
         return is_family_name(name)
+
+    def date_at(self, time: float) -> str | None:
+        """The date that a request at this Unix time is given."""
+        match self._config.date:
+            case "none":
+                return None
+            case "today":
+                return datetime.fromtimestamp(time, UTC).date().isoformat()
+            case fixed:
+                return fixed
 
     def render(self, turn: Turn) -> RenderedPrompt:
         _refuse(turn)
@@ -131,7 +142,7 @@ class HarmonyRenderer:
         text = system_text(
             identity=identity or None,
             knowledge_cutoff=config.knowledge_cutoff or None,
-            today=turn.today or _date(config.date),
+            today=turn.today,
             effort=self._effort(turn),
             built_in=built_in,
             has_functions=has_functions,
@@ -212,13 +223,3 @@ def _without_old_thoughts(messages: Sequence[HarmonyMessage], turn: Turn) -> lis
     end = len(messages) - turn.continue_final_message
     last = max((i for i in range(end) if messages[i].is_final), default=-1)
     return [message for i, message in enumerate(messages) if i > last or not message.is_thought]
-
-
-def _date(setting: str) -> str | None:
-    match setting:
-        case "none":
-            return None
-        case "today":
-            return datetime.now(UTC).date().isoformat()
-        case _:
-            return setting

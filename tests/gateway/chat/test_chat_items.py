@@ -56,6 +56,20 @@ def test_a_message_that_says_nothing_leaves_no_message() -> None:
     assert [type(item) for item in found] == [items.Message], "the turn is still the assistant's"
 
 
+def test_calls_of_a_message_after_another_one_begin_with_an_empty_message() -> None:
+    """Otherwise they would be calls of the message with the text."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
+    said = {"role": "assistant", "content": "I look."}
+    made = items_of(decode_messages([said, calling])).items
+    assert [type(each) for each in made] == [items.Message, items.Message, items.FunctionCall]
+    assert isinstance(made[1], items.Message)
+    assert made[1].content == []
+    for before in ({"role": "user", "content": "hi"}, calling):
+        made = items_of(decode_messages([before, calling])).items
+        assert items.Message not in map(type, made[1:])
+
+
 def test_late_system_and_developer_messages_stay_where_they_are() -> None:
     found, _ = read(
         {"role": "system", "content": "a"},

@@ -141,11 +141,6 @@ def test_a_template_that_takes_only_parts_gets_parts(render: Any) -> None:
     assert text == "<system>Be brief.</system><user>hi</user><assistant>yo</assistant>"
 
 
-def test_parts_of_text_are_lines_of_one_string(render: Any) -> None:
-    parts = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
-    assert "user\none\ntwo<|im_end|>" in render.text("chatml", [render.said("user", parts)])
-
-
 def test_tools_have_the_shape_of_chat_completions(render: Any) -> None:
     text = render.text("chatml", [USER], tools=[render.F])
     assert (

@@ -47,6 +47,58 @@ NO_SECOND_OPENING = """
 """
 """Opens no turn for a second message of the assistant, and prints text after calls."""
 
+COMMAS = """
+{%- for m in messages -%}<|im_start|>{{ 'system' if m.role == 'developer' else m.role }}
+{% if m.content is string %}{{ m.content }}
+{%- else %}{% for p in m.content %}{{ p.text }}{{ ', ' if not loop.last }}{% endfor %}{% endif -%}
+<|im_end|>
+{% endfor -%}
+"""
+"""Writes a comma between parts."""
+
+USERS_PARTS = """
+{%- for m in messages -%}<|{{ m.role }}|>
+{%- if m.role == 'user' and m.content is not string %}{% for p in m.content %}{{ p.text }}{% endfor %}
+{%- else %}{{ m.content }}{% endif -%}
+<|end|>{% endfor -%}
+"""
+
+NO_SYSTEM_ROLE = """
+{%- for m in messages -%}
+{%- if m.role == 'system' %}{{ raise_exception('no system') }}{% endif -%}
+{%- if loop.index0 and m.role == messages[loop.index0 - 1].role %}{{ raise_exception('alternate') }}{% endif -%}
+<|{{ m.role }}|>{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %}
+{%- endfor -%}
+"""
+
+TEXT_AFTER_CALLS = """
+{%- for m in messages -%}<|{{ m.role }}|>
+{%- for c in m.tool_calls or [] %}[{{ c.function.name }}]{% if c.function.arguments is mapping %}{% endif %}{% endfor -%}
+{{ m.content }}<|end|>
+{%- if m.tool_calls %}<|args|>{{ m.tool_calls[0].function.arguments | tojson }}{% endif -%}
+{% endfor -%}
+"""
+
+TEXT_OR_CALLS = """
+{%- for m in messages -%}
+{%- if m.tool_calls -%}
+{%- for c in m.tool_calls %}OPENER to={{ c.function.name }}<|end|><|args|>{{ c.function.arguments | tojson }}{% endfor -%}
+{%- elif m.role == 'assistant' -%}OPENER to=user:{{ m.content }}<|end|>
+{%- else -%}<|start|>{{ m.role }}:{{ m.content }}<|end|>
+{%- endif -%}
+{%- endfor -%}
+"""
+
+SYSTEM_THEN_DEVELOPER = """
+{%- set ns = namespace(developer='') -%}
+{%- if messages[0].role == 'system' %}{{ messages[0].content }}{% endif -%}
+{%- for m in messages -%}
+{%- if m.role == 'developer' %}{% set ns.developer = m.content ~ '; ' %}
+{%- elif m.role != 'system' %}<|{{ m.role }}|>{{ ns.developer }}{{ m.content }}{% set ns.developer = '' %}{% endif -%}
+{%- endfor -%}
+"""
+"""Shows one message of the system, first, and one of a developer, with the user's text."""
+
 DATED = "Today: {{ strftime_now('%d %B %Y') }}. {{ messages[0].content }}"
 
 SEES = """
@@ -164,15 +216,102 @@ def test_leading_system_messages_stay_apart_where_each_is_shown(render: Any) -> 
     assert "one\n\ntwo" in render.text("alternate", items, instructions="one")
 
 
-def test_empty_parts_are_skipped_and_others_are_lines_whoever_wrote_them(render: Any) -> None:
-    for kind, role in (("input_text", "user"), ("output_text", "assistant")):
-        said = [{"type": kind, "text": text} for text in ("", "one", "", "two", "")]
-        for part in said if role == "assistant" else ():
-            part["annotations"] = []  # type: ignore[assignment]
-        text = render.text("chatml", [USER, render.said(role, said), USER])
-        assert f"<|im_start|>{role}\none\ntwo<|im_end|>" in text
-    empty = render.said("user", [{"type": "input_text", "text": ""}] * 2)
-    assert "<|im_start|>user\n<|im_end|>" in render.text("chatml", [empty])
+def parts_of(role: str, *texts: str) -> dict[str, Any]:
+    if role == "assistant":
+        said: list[Any] = [
+            {"type": "output_text", "text": each, "annotations": []} for each in texts
+        ]
+    else:
+        said = [{"type": "input_text", "text": each} for each in texts]
+    return {"role": role, "content": said}
+
+
+def talk_with(role: str, said: Any) -> list[Any]:
+    return [USER, said, USER] if role == "assistant" else [said, USER]
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
+def test_parts_are_what_the_template_makes_of_them_or_else_lines(render: Any, role: str) -> None:
+    talk = talk_with(role, parts_of(role, "", "one", "", "two", ""))
+    shown = "system" if role == "developer" else role
+    assert f"<|im_start|>{shown}\none, two<|im_end|>" in render.text(COMMAS, talk)
+    assert f"<|{shown}|>one\ntwo<|end|>" in render.text(CONTENT_ALONE, talk)
+    empty = talk_with(role, parts_of(role, "", ""))
+    assert f"<|im_start|>{shown}\n<|im_end|>" in render.text(COMMAS, empty)
+
+
+def test_parts_of_roles_whose_lists_are_not_shown_are_lines(render: Any) -> None:
+    """Of the user's content, the template reads lists; other content it prints as it is."""
+    for role in ("system", "assistant"):
+        text = render.text(USERS_PARTS, talk_with(role, parts_of(role, "one", "two")))
+        assert f"<|{role}|>one\ntwo<|end|>" in text
+    assert "<|user|>onetwo<|end|>" in render.text(USERS_PARTS, [parts_of("user", "one", "two")])
+
+
+@pytest.mark.parametrize("template", [COMMAS, USERS_PARTS, CONTENT_ALONE, NO_SYSTEM_ROLE])
+def test_parts_of_messages_that_are_merged_are_all_shown(render: Any, template: str) -> None:
+    said = [
+        parts_of("system", "s1", "s2"),
+        parts_of("developer", "d1", "d2"),
+        parts_of("user", "u1", "u2"),
+        parts_of("assistant", "a1", "a2"),
+        parts_of("assistant", "b1", "b2"),
+        parts_of("user", "v1", "v2"),
+    ]
+    text = render.text(template, said, instructions="i")
+    words = ["i", *(name + number for name in "sduabv" for number in "12")]
+    places = [text.find(word) for word in words]
+    assert -1 not in places
+    assert places[1:] == sorted(places[1:])
+
+
+def test_a_continued_message_of_parts_ends_with_its_last_one(render: Any) -> None:
+    talk = [USER, parts_of("assistant", "one", "two")]
+    text = render.text(COMMAS, talk, continue_final_message=True, add_generation_prompt=False)
+    assert text.endswith("<|im_start|>assistant\none, two")
+
+
+# Text and calls of the assistant
+
+
+def test_calls_stay_beside_a_text_where_the_template_shows_both(render: Any) -> None:
+    """In whatever order: two messages would be another conversation."""
+    text = render.text(TEXT_AFTER_CALLS, looped(render, "I look."))
+    assert text.count("<|assistant|>") == 1
+    assert "<|assistant|>[ferry_times]I look.<|end|>" in text
+
+
+@pytest.mark.parametrize("opener", ["<|assistant|>", "<|start|>assistant"])
+def test_a_text_that_is_dropped_beside_calls_is_a_message_of_its_own(
+    render: Any, opener: str
+) -> None:
+    template = TEXT_OR_CALLS.replace("OPENER", opener)
+    text = render.text(template, looped(render, "I look."))
+    assert f"{opener} to=user:I look.<|end|>{opener} to=ferry_times<|end|>" in text
+
+
+def test_calls_of_a_message_of_their_own_stay_one(render: Any) -> None:
+    """As Chat Completions has messages: an empty message precedes the calls."""
+    own = [USER, render.said("assistant", "I look."), parts_of("assistant")]
+    items = [*own, render.call("c1", "f"), render.output("c1", "6:10")]
+    text = render.text("chatml", items)
+    assert "assistant\nI look.<|im_end|>\n<|im_start|>assistant\n<tool_call>" in text
+    joined = render.text(NO_SECOND_OPENING, items)
+    assert "<turn>assistant\n<call>f{" in joined
+    assert joined.count("I look.") == 1
+
+
+@pytest.mark.parametrize(
+    ("roles", "apart"),
+    [(["system", "developer"], True), (["developer", "system"], False), (["system"] * 2, False)],
+)
+def test_leading_messages_are_merged_only_where_one_is_not_shown(
+    render: Any, roles: list[str], apart: bool
+) -> None:
+    said = [render.said(role, f"word{index}") for index, role in enumerate(roles)]
+    text = render.text(SYSTEM_THEN_DEVELOPER, [*said, USER])
+    assert ("word0\n\nword1" in text) is not apart
+    assert text.index("word0") < text.index("word1")
 
 
 def test_strict_is_told_as_the_client_sent_it(render: Any) -> None:
@@ -233,7 +372,7 @@ def test_the_template_for_tools_is_used_if_there_are_tools(render: Any) -> None:
     with_tool = renderer.render_text(render.turn([USER], tools=[TOOL]))
     assert with_tool.endswith("<|user|>hi<|end|>")
     assert '"name": "ferry_times"' in with_tool
-    assert renderer.render_text(render.turn([USER], tools=[TOOL], tool_choice="none")) == "A:hi"
+    assert renderer.render_text(render.turn([USER], tools=[TOOL], tool_choice="none")) == with_tool
 
 
 # What templates need
@@ -245,7 +384,7 @@ NEEDS_DESCRIPTIONS = "{% for t in tools or [] %}{{ t.function.name }}{{ t.functi
 
 def test_templates_that_need_tools_or_descriptions_get_what_they_need(render: Any) -> None:
     assert render.text(NEEDS_TOOLS, [USER]) == "hi"
-    assert render.text(NEEDS_TOOLS, [USER], tools=[TOOL], tool_choice="none") == "hi"
+    assert render.text(NEEDS_TOOLS, [USER], tools=[TOOL], tool_choice="none") == "ferry_times;hi"
     bare = ToolDefinition(name="f")
     assert render.text(NEEDS_DESCRIPTIONS, [USER], tools=[bare]) == 'f""hi'
     assert "description" not in render.text(CONTENT_ALONE, [USER], tools=[bare])

@@ -84,11 +84,20 @@ def test_variables_of_the_request_cannot_replace_the_conversation(render: Any, n
     assert caught.value.param == f"chat_template_kwargs.{name}"
 
 
-def test_tools_are_not_told_where_none_may_be_called(render: Any) -> None:
-    turn = render.turn([USER], tools=[render.F], tool_choice="none")
-    assert '"f"' not in render.with_template("chatml").render_text(turn)
-    config = ChatTemplateConfig(tools_without_choice=True)
-    assert '"f"' in render.with_template("chatml", config=config).render_text(turn)
+def test_tools_that_may_not_be_called_are_told_unless_configured(render: Any) -> None:
+    asked = {choice: render.turn([USER], tools=[render.F], tool_choice=choice) for choice in ("auto", "none")}  # fmt: skip
+    shown = {choice: render.with_template("chatml").render_text(each) for choice, each in asked.items()}  # fmt: skip
+    assert '"f"' in shown["none"]
+    assert shown["none"] == shown["auto"], "so that the engine's cache has it"
+    config = ChatTemplateConfig(tools_without_choice=False)
+    without = render.with_template("chatml", config=config).render_text(asked["none"])
+    assert without == render.text("chatml", [USER])
+
+
+def test_tools_that_may_not_be_called_need_no_place_for_them(render: Any) -> None:
+    assert "hi" in render.text("no_system", [USER], tools=[render.F], tool_choice="none")
+    with pytest.raises(InvalidRequest):
+        render.text("no_system", [USER], tools=[render.F])
 
 
 def test_a_date_is_the_turns_or_the_templates_own(render: Any) -> None:

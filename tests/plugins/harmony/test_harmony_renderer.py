@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import ModelContext
 from gateway.protocols import (
+    DatedRenderer,
     ModelInfo,
     NamedTool,
     RenderedPrompt,
@@ -244,17 +245,16 @@ def test_every_reasoning_effort_is_one_of_three(
     assert f"\n\nReasoning: {told}\n\n" in text(rendered)
 
 
-def test_the_date_is_the_turns_or_the_configurations_or_none(
+def test_the_date_is_the_turns_which_is_that_of_the_request(
     renderer: HarmonyRenderer, gpt_oss: ModelContext
 ) -> None:
-    asked = turn(user("Hi"))
-    assert "Current date" not in text(renderer.render(asked))
-    fixed = HarmonyRenderer(RendererConfig(date="2025-06-28"), gpt_oss)
-    assert "\nCurrent date: 2025-06-28\n" in text(fixed.render(asked))
-    named = text(fixed.render(turn(user("Hi"), today="2026-01-02")))
+    assert "Current date" not in text(renderer.render(turn(user("Hi"))))
+    named = text(renderer.render(turn(user("Hi"), today="2026-01-02")))
     assert "\nCurrent date: 2026-01-02\n" in named
-    today = HarmonyRenderer(RendererConfig(date="today"), gpt_oss)
-    assert "\nCurrent date: 20" in text(today.render(asked))
+    for date, shown in (("none", None), ("2025-06-28", "2025-06-28"), ("today", "2026-11-25")):
+        made = HarmonyRenderer(RendererConfig(date=date), gpt_oss)
+        assert isinstance(made, DatedRenderer)
+        assert made.date_at(1_795_651_199) == shown
 
 
 def test_built_in_tools_are_told_in_the_system_message(renderer: HarmonyRenderer) -> None:
@@ -274,13 +274,26 @@ def test_built_in_tools_are_told_in_the_system_message(renderer: HarmonyRenderer
     assert "commentary channel: 'functions'" in system
 
 
-def test_tools_are_not_told_where_none_may_be_called(
+def test_tools_that_may_not_be_called_are_told_unless_configured(
     renderer: HarmonyRenderer, gpt_oss: ModelContext
 ) -> None:
     asked = turn(user("Hi"), tools=(WEATHER,), tool_choice="none")
-    assert "get_weather" not in text(renderer.render(asked))
-    telling = HarmonyRenderer(RendererConfig(tools_without_choice=True), gpt_oss)
-    assert "get_weather" in text(telling.render(asked))
+    assert text(renderer.render(asked)) == text(renderer.render(turn(user("Hi"), tools=(WEATHER,))))
+    silent = HarmonyRenderer(RendererConfig(tools_without_choice=False), gpt_oss)
+    assert "get_weather" not in text(silent.render(asked))
+
+
+def test_an_empty_message_before_calls_is_none(renderer: HarmonyRenderer) -> None:
+    """Chat Completions has one where calls are a message of their own."""
+    said = {"role": "assistant", "content": [{"type": "output_text", "text": "I look.", "annotations": []}]}  # fmt: skip
+    made = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    back = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
+    empty = {"role": "assistant", "content": []}
+    with_empty, without = (
+        text(renderer.render(turn(user("Hi"), said, *between, made, back)))
+        for between in ([empty], [])
+    )
+    assert with_empty == without
 
 
 def test_a_response_format_is_told_to_the_model(renderer: HarmonyRenderer) -> None:
