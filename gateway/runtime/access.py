@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -276,9 +277,7 @@ class Authenticator:
         if caller is not None and caller.principal is not None:
             if caller.principal.admin:
                 return
-            raise PermissionDenied(
-                "This API key may not do this: it needs admin = true in [[server.api_keys]]."
-            )
+            raise PermissionDenied(_NOT_ADMIN)
         if not self._needs_key:
             if self._local:
                 return
@@ -288,9 +287,13 @@ class Authenticator:
             )
         found = self._by_digest.get(hash_key(_key_in(headers)))
         if found is None or not found.principal.admin or found.expires <= self._clock():
-            raise PermissionDenied(
-                "This API key may not do this: it needs admin = true in [[server.api_keys]]."
-            )
+            raise PermissionDenied(_NOT_ADMIN)
+
+
+_NOT_ADMIN: Final = (
+    "This API key may not do this: it is no admin key. One has admin = true in [[server.api_keys]], or was made with "
+    "`gateway key add --admin`."
+)
 
 
 async def _ask(authenticator: RequestAuthenticator, request: Credentials) -> Principal | None:

@@ -64,6 +64,12 @@ class Admission:
         """Whether the model is loaded, so that requests are admitted."""
         self.running = 0
         self.waiting = 0
+        self._most = 0
+
+    def most_running(self) -> int:
+        """The most requests that ran at once since this was last asked."""
+        most, self._most = self._most, self.running
+        return most
 
     def resize(
         self,
@@ -207,6 +213,8 @@ class Admission:
     def _start(self, client: QueueClient, reservation: Reservation) -> None:
         self._left(reservation)
         self.running += 1
+        if self.running > self._most:
+            self._most = self.running
         client.running += 1
 
     def _end(self, client: QueueClient, started: float | None) -> None:

@@ -1,4 +1,4 @@
-"""The queues of models over the last hour, for administrators. Sampled once a second, not per request."""
+"""The queues of models over the last hour, for administrators. Sampled once a second; what ran between two samples counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QueueHistory:
         kept: dict[str, deque[QueueMinute]] = {}
         for slot in slots:
             minutes = kept[slot.name] = self._minutes.get(slot.name) or deque(maxlen=MINUTES)
-            running, waiting = slot.admission.running, slot.admission.waiting
+            running, waiting = slot.admission.most_running(), slot.admission.waiting
             if minutes and minutes[-1].at == at:
                 last = minutes.pop()
                 running, waiting = max(running, last.running), max(waiting, last.waiting)

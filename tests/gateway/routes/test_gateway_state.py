@@ -161,7 +161,7 @@ def test_the_line_of_a_setting_is_the_first_that_names_the_most_of_it(
 def test_the_history_of_queues_has_an_hour_and_the_most_of_each_minute() -> None:
     now = 0.0
     history = QueueHistory(lambda: now)
-    queue = SimpleNamespace(running=0, waiting=0)
+    queue = SimpleNamespace(running=0, waiting=0, most_running=lambda: queue.running)
     slots: Any = [SimpleNamespace(name="m", admission=queue)]
     for second in range(0, 2 * 3600, 20):
         now, queue.running, queue.waiting = float(second), second % 60 // 20, second // 60

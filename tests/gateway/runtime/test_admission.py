@@ -146,6 +146,18 @@ def test_the_only_key_may_take_all_places() -> None:
     simulate(run())
 
 
+def test_what_ran_between_two_looks_counts() -> None:
+    async def run() -> list[int]:
+        admission = Admission("m", max_running=2, max_waiting=100)
+        await asyncio.gather(*(work_of(admission, ADA, 0.04) for _ in range(3)))
+        seen = [admission.most_running(), admission.most_running()]
+        async with admission.reserve(ADA):
+            seen += [admission.most_running(), admission.most_running()]
+        return [*seen, admission.most_running(), admission.most_running()]
+
+    assert simulate(run()) == [2, 0, 1, 1, 1, 0]
+
+
 def test_a_bound_per_key_is_kept() -> None:
     async def run() -> None:
         admission = Admission(

@@ -189,6 +189,32 @@ def test_stop_ends_the_answer_and_the_engine(page: Page, console: str) -> None:
     assert page.messages == []
 
 
+def test_escape_ends_the_answer(page: Page) -> None:
+    ask(page, "go on forever")
+    page.wait(f"document.querySelector('{LAST} .answer')?.innerText.includes('more words')")
+    page.press("Escape")
+    page.wait("!document.querySelector('[aria-label=Send]').hidden")
+    assert page.messages == []
+
+
+def test_an_image_is_not_sent_to_a_model_that_takes_none(page: Page) -> None:
+    page.run("(() => { const transfer = new DataTransfer(); transfer.items.add(new File([new Uint8Array([1])], 'a.png', {type: 'image/png'})); dispatchEvent(new DragEvent('drop', {cancelable: true, dataTransfer: transfer})); })()")  # fmt: skip
+    page.wait("document.querySelector('.chips li')")
+    page.type("#prompt", "What do you see?")
+    page.run("(() => { const select = document.querySelector('.model select'); select.value = 'scripted'; select.dispatchEvent(new Event('change')); })()")  # fmt: skip
+    page.run("document.querySelector('#prompt').focus()")
+    page.press("Enter")
+    page.wait("document.querySelector('.composer .error').innerText.includes('takes no images')")
+    assert not page.run("document.querySelector('.turn')")
+    assert page.run("document.querySelector('#prompt').value") == "What do you see?"
+    assert page.run("document.querySelectorAll('.chips li').length") == 1
+
+
+def test_tools_that_the_gateway_lacks_are_not_offered(page: Page) -> None:
+    page.wait("[...document.querySelectorAll('fieldset')].some((each) => each.hidden && each.innerText !== undefined && each.textContent.includes('Run by the gateway'))")  # fmt: skip
+    assert "Web search" not in page.text(".settings")
+
+
 def test_a_background_run_survives_a_reload(page: Page) -> None:
     section(page, "Run")
     check(page, "In the background")
@@ -405,7 +431,7 @@ def test_mcp_servers_are_asked_only_on_demand(chromium: Chromium, tmp_path: Path
         page.open(f"{address(running)}/#/tools")
         page.wait(f"{view}?.querySelectorAll('.tile').length === 2")
         assert page.text(".view").count("not asked yet") == 2
-        button(page, "Ask the servers")
+        button(page, "Check all servers")
         page.wait(f"{view}.querySelector('.badge.good') && {view}.querySelector('.badge.bad')")
         assert "its program could not be started" in page.text(".view")
         page.click(".view details summary")
@@ -432,7 +458,7 @@ def test_requests_are_shown_live_with_their_timeline(page: Page) -> None:
     page.run(f"{running}.querySelector('summary').focus()")
     page.press("Enter")
     page.wait(f"{running}.querySelector('.span-bar .decoding')")
-    assert "From there on" in page.run(f"{running}.innerText")
+    assert "Decoding" in page.run(f"{running}.innerText")
     shot(page, "console-requests-running")
     at = page.wait(number)
     page.wait(f"{number} > {at}")
@@ -467,6 +493,11 @@ def test_requests_of_others_need_an_admin_key(chromium: Chromium, tmp_path: Path
             page.type("dialog input", f"key-{name}")
             button(page, "Use this key")
             page.wait(f"document.querySelector('.view').innerText.includes({json.dumps(said)})")
+            offered = "[...document.querySelectorAll('.links a')].filter((each) => !each.hidden).map((each) => each.innerText)"
+            views = page.wait(
+                f"({offered}.includes('Keys') === {json.dumps(name == 'root')}) && {offered}"
+            )
+            assert ("Requests" in views) == ("Configuration" in views) == (name == "root")
             shown = page.text(".view")
             assert ("· ada" in shown) == (name == "root")
             assert "secret" not in shown

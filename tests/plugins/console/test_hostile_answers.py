@@ -93,7 +93,7 @@ def test_no_text_becomes_markup(reader: Page, text: str, step: int) -> None:
     assert found["same"]
 
 
-@pytest.mark.parametrize("unit", ["*a ", "[", "![", "`", "`` ` ", "](", "<h", "http", "> ", "- ", "|", "_a*", "1. ", "#", "\\", "~~", "**a", "[a](b", "|-", "-:|"])  # fmt: skip
+@pytest.mark.parametrize("unit", ["*a ", "[", "![", "`", "`` ` ", "](", "<h", "http", "> ", "- ", "|", "_a*", "1. ", "#", "\\", "~~", "**a", "[a](b", "|-", "-:|", "\\(", "\\[", "$", "$a", "$$", "\\[\n", "$$\n", "- [ ] "])  # fmt: skip
 def test_a_long_text_of_marks_is_read_in_one_go(reader: Page, unit: str) -> None:
     """The time is that of CDP's own limit; text whose reading took quadratic time would not come back within it."""
     for text in (unit * (300_000 // len(unit)), (unit * 40 + "\n") * (300_000 // len(unit) // 40)):
@@ -162,3 +162,50 @@ def test_deeply_nested_json_is_not_much_longer_when_it_is_indented(reader: Page)
         f"import('/console/dom.js').then((module) => {{ {nested}; return module.prettyJson(text).length; }})"
     )
     assert length < 20_000_000
+
+
+def html(reader: Page, text: str, selector: str) -> list[str]:
+    return reader.run(
+        f"[...read({json.dumps(text)}).querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "formulas"),
+    [
+        (r"So \(a_1^2 + b_1^2 = c_1^2\) holds, and \[x * y * z\] too.", [r"\(a_1^2 + b_1^2 = c_1^2\)", r"\[x * y * z\]"]),
+        ("$$a_i \\\\ b_i$$ and $x_1$, $y_1$.", ["$$a_i \\\\ b_i$$", "$x_1$", "$y_1$"]),
+        ("\\[\n- a_1 *b* \\\\\n\n\\frac{1}{2}\n\\]\nend", ["\\[\n- a_1 *b* \\\\\n\n\\frac{1}{2}\n\\]"]),
+        ("1. First:\n   \\[\n   x_1\n   \\]\n2. Second", ["\\[\nx_1\n\\]"]),
+        ("It costs $5, or *now* $6; $ 7 $", []),
+        (r"Not open: \( and \[ and $$ and $", []),
+        (r"`$a$ \(b\)`", []),
+    ],
+)  # fmt: skip
+def test_formulas_are_shown_as_they_were_written(
+    reader: Page, text: str, formulas: list[str]
+) -> None:
+    assert html(reader, text, ".math") == formulas
+    for step in (1, 3):  # and the same however it arrives
+        grown = f"[...grown({json.dumps(text)}, {step}).querySelectorAll('.math')].map((each) => each.textContent)"
+        assert reader.run(grown) == formulas
+
+
+def test_tables_are_aligned_and_their_words_stay_whole(reader: Page) -> None:
+    text = "| left | right | middle |\n|:--|--:|:-:|\n| Quicksort | 1 | yes |"
+    for side, cells in (("end", ["right", "1"]), ("middle", ["middle", "yes"])):
+        assert html(reader, text, f".{side}") == cells
+    assert html(reader, text, "td") == ["Quicksort", "1", "yes"]
+
+
+def test_tasks_have_boxes_that_cannot_be_ticked(reader: Page) -> None:
+    text = "- [ ] **open**\n- [x] done\n- [no] task\n- [link](https://example.org)"
+    assert html(reader, text, "li.task") == [" open", " done"]
+    boxes = f"[...read({json.dumps(text)}).querySelectorAll('input')].map((each) => [each.checked, each.disabled])"
+    assert reader.run(boxes) == [[False, True], [True, True]]
+
+
+def test_text_that_is_written_from_right_to_left_is_laid_out_so(reader: Page) -> None:
+    text = "שלום עולם:\n\n1. אחת\n2. שתיים\n\n```\ncode\n```\n\nPlain English."
+    found = f"(() => {{ const box = read({json.dumps(text)}); document.body.append(box); const of = (name) => [...box.querySelectorAll(name)].map((each) => getComputedStyle(each).direction); const all = [of('p'), of('ol'), of('.code')]; box.remove(); return all; }})()"
+    assert reader.run(found) == [["rtl", "ltr"], ["rtl"], ["ltr"]]

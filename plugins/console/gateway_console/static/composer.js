@@ -13,7 +13,7 @@ export class Composer {
     this.reading = Promise.resolve(); // ends when all files that were added are read
     this.unread = 0;
     this.send = send;
-    this.area = h("textarea", { id: "prompt", rows: "1", placeholder: "Message", "aria-label": "Message", oninput: () => { this.fit(); this.keepDraft(); }, onkeydown: (event) => this.pressed(event), onpaste: (event) => this.pasted(event) });
+    this.area = h("textarea", { id: "prompt", rows: "1", placeholder: "Message", "aria-label": "Message", dir: "auto", oninput: () => { this.fit(); this.keepDraft(); }, onkeydown: (event) => this.pressed(event), onpaste: (event) => this.pasted(event) });
     this.chips = h("ul", { class: "chips", "aria-label": "Attachments" });
     this.picker = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files to attach", onchange: () => { this.add(this.picker.files); this.picker.value = ""; } });
     this.sendButton = iconButton("send", "Send", () => this.submit(), { class: "round primary" });

@@ -83,13 +83,22 @@ class ReasoningView {
   constructor() {
     this.label = h("span", {}, "Thinking");
     this.text = new GrowingMarkdown();
-    this.element = h("details", { class: "reasoning" }, h("summary", {}, icon("down"), this.label), this.text.element);
+    this.summary = h("summary", { onclick: () => { this.chosen = true; } }, icon("down"), this.label);
+    this.element = h("details", { class: "reasoning" }, this.summary, this.text.element);
+    this.chosen = false; // whether the reader has opened or closed it
+    this.began = null;
   }
 
   update(item, ended) {
     const texts = [...(item.summary || []), ...(item.content || [])].map((part) => part?.text || "");
     const text = texts.filter(Boolean).join("\n\n");
-    this.label.textContent = ended ? (text ? "Thoughts" : "Thoughts (not shown)") : "Thinking…";
+    if (!ended) this.began ??= performance.now();
+    const took = this.began === null ? "" : ` for ${Math.max(1, Math.round((performance.now() - this.began) / 1000))} s`;
+    if (!ended) this.label.textContent = "Thinking…";
+    else if (!this.ended) this.label.textContent = took ? `Thought${took}${text ? "" : " (not shown)"}` : text ? "Thoughts" : "Thoughts (not shown)";
+    this.ended = ended;
+    // Shown while it is written, and folded at its end.
+    if (!this.chosen) this.element.open = Boolean(!ended && text);
     this.text.update(text, ended);
   }
 }

@@ -159,7 +159,7 @@ export function serverView() {
       return inventory(await get("/v1/gateway"));
     } catch (error) {
       if (error.status !== 403) throw error;
-      return h("p", { class: "hint" }, `Plugins need an admin key. ${error.message}`);
+      return h("p", { class: "hint" }, error.message);
     }
   });
   return view("Server", "Whether it can serve, what runs now, and what it consists of.", health, h("h2", {}, "Requests, responses and tokens since the start"), load, parts);

@@ -17,7 +17,7 @@ import { toolsView } from "./tools.js";
 const NARROW = matchMedia("(max-width: 60rem)");
 const session = new Session();
 const settings = new Settings(session, () => inspector?.refresh());
-const composer = new Composer({ send: (input) => ask(input, session.current?.leaf ?? null), stop: () => session.path().forEach((turn) => session.stop(turn)) });
+const composer = new Composer({ send: (input) => ask(input, session.current?.leaf ?? null), stop });
 const thread = new Thread(session, {
   again: (turn) => ask(turn.input, turn.parent),
   answer: (turn, input) => ask(input, turn.id),
@@ -33,8 +33,17 @@ const events = new EventsPanel(session);
 let inspector = null;
 inspector = tabs("Inspector", { Settings: settings, Code: code, Events: events });
 
+function stop() {
+  for (const turn of session.path()) session.stop(turn);
+}
+
 function ask(input, parent) {
   composer.say("");
+  const refusal = settings.refusal(input);
+  if (refusal) {
+    composer.say(refusal);
+    return false;
+  }
   try {
     session.ask(input, parent, settings.values);
     return true;
@@ -59,6 +68,7 @@ function replaced(input, text) {
 // The frame.
 
 const VIEWS = { "#/": "Playground", "#/stored": "Stored", "#/models": "Models", "#/tools": "Tools", "#/requests": "Requests", "#/keys": "Keys", "#/server": "Server", "#/config": "Configuration", "#/api": "API" };
+const FOR_ADMINS = new Set(["#/tools", "#/requests", "#/keys", "#/config"]);
 const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: address }, name));
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
@@ -95,7 +105,10 @@ function arrange() {
 
 NARROW.addEventListener("change", arrange);
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && NARROW.matches) for (const part of ["sidebar", "inspector"]) toggle(part, false);
+  if (event.key !== "Escape" || event.isComposing || document.querySelector("dialog[open]")) return;
+  const shown = NARROW.matches ? ["sidebar", "inspector"].filter((part) => shell.classList.contains(`show-${part}`)) : [];
+  if (shown.length) shown.forEach((part) => toggle(part, false));
+  else if (composer.element.isConnected) stop();
 });
 
 function playground() {
@@ -250,11 +263,25 @@ async function useKey(event) {
   }
 }
 
+/** See what the key may see: views that would only be refused are not offered, nor are tools that the gateway lacks. */
+async function look() {
+  let info = null;
+  try {
+    info = await get("/v1/gateway");
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status !== 403) return;
+  }
+  for (const each of links) each.hidden = !info && FOR_ADMINS.has(each.getAttribute("href"));
+  settings.offerTools(info && info.tools.flatMap((each) => each.types));
+}
+
 /** Read the list of models, which shows whether the key is right. */
 async function connect() {
   keyProblem.textContent = "";
   try {
     settings.offer((await get("/v1/models")).data);
+    await look();
     return true;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

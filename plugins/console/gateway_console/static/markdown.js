@@ -87,9 +87,10 @@ function blocks(lines, depth) {
   const nodes = [];
   let paragraph = [];
   const flush = () => {
-    if (paragraph.length) nodes.push(h("p", {}, inline(paragraph.join("\n"), 0)));
+    if (paragraph.length) nodes.push(h("p", { dir: "auto" }, inline(paragraph.join("\n"), 0)));
     paragraph = [];
   };
+  const missing = new Set(); // ends of formulas that do not come again: each is looked for once
   for (let at = 0; at < lines.length; at += 1) {
     const line = lines[at];
     if (line.length > LONGEST) {
@@ -111,7 +112,18 @@ function blocks(lines, depth) {
     } else if ((found = HEADING.exec(line))) {
       flush();
       // The page has headings of its own: an answer's begin below them.
-      nodes.push(h(`h${Math.min(6, found[1].length + 2)}`, {}, inline(found[2].replace(/\s#+\s*$/, ""), 0)));
+      nodes.push(h(`h${Math.min(6, found[1].length + 2)}`, { dir: "auto" }, inline(found[2].replace(/\s#+\s*$/, ""), 0)));
+    } else if (!missing.has((found = FORMULAS[line.trim()])) && found) {
+      // A formula in lines of its own: shown as it was written.
+      const end = lines.findIndex((each, index) => index > at && each.trim() === found);
+      if (end < 0) {
+        missing.add(found);
+        paragraph.push(line);
+        continue;
+      }
+      flush();
+      nodes.push(h("div", { class: "math", dir: "ltr" }, lines.slice(at, end + 1).join("\n")));
+      at = end;
     } else if (RULE.test(line)) {
       flush();
       nodes.push(h("hr"));
@@ -120,7 +132,7 @@ function blocks(lines, depth) {
       const quoted = [];
       for (; at < lines.length && /^ {0,3}>/.test(lines[at]); at += 1) quoted.push(lines[at].replace(/^ {0,3}> ?/, ""));
       at -= 1;
-      nodes.push(h("blockquote", {}, blocks(quoted, depth + 1)));
+      nodes.push(h("blockquote", { dir: "auto" }, blocks(quoted, depth + 1)));
     } else if (ITEM.test(line) && depth < DEPTH) {
       flush();
       const taken = list(lines, at, depth);
@@ -129,9 +141,10 @@ function blocks(lines, depth) {
     } else if (line.includes("|") && at + 1 < lines.length && lines[at + 1].length < 2000 && lines[at + 1].includes("-") && TABLE_LINE.test(lines[at + 1].trim())) {
       flush();
       const rows = [cells(line)];
+      const sides = cells(lines[at + 1]).map(sideOf);
       for (at += 2; at < lines.length && lines[at].includes("|"); at += 1) rows.push(cells(lines[at]));
       at -= 1;
-      nodes.push(table(rows));
+      nodes.push(table(rows, sides));
     } else {
       paragraph.push(line);
     }
@@ -144,9 +157,9 @@ function list(lines, from, depth) {
   const first = ITEM.exec(lines[from]);
   const ordered = first[3] !== undefined;
   const indent = first[1].length;
-  const node = h(ordered ? "ol" : "ul", ordered && first[3] !== "1" ? { start: first[3] } : {});
+  const node = h(ordered ? "ol" : "ul", ordered && first[3] !== "1" ? { start: first[3], dir: "auto" } : { dir: "auto" });
   let own = null;
-  const close = () => own && node.append(h("li", {}, tight(blocks(own, depth + 1))));
+  const close = () => own && node.append(item(own, depth));
   let at = from;
   for (; at < lines.length; at += 1) {
     const line = lines[at];
@@ -168,6 +181,15 @@ function list(lines, from, depth) {
   return { node, end: at };
 }
 
+/** An item of a list. One that begins with `[ ]` or `[x]` is a task. */
+function item(lines, depth) {
+  const task = /^\[([ xX])\][ \t]/.exec(lines[0].slice(0, 4));
+  if (!task) return h("li", {}, tight(blocks(lines, depth + 1)));
+  const done = task[1] !== " ";
+  return h("li", { class: "task" }, h("input", { type: "checkbox", disabled: true, checked: done, "aria-label": done ? "Done" : "To do" }), " ",
+    tight(blocks([lines[0].slice(4), ...lines.slice(1)], depth + 1)));
+}
+
 /** The only paragraph of a list's item is shown without its margins. */
 function tight(nodes) {
   return nodes.length && nodes[0].tagName === "P" ? [...nodes[0].childNodes, ...nodes.slice(1)] : nodes;
@@ -175,21 +197,25 @@ function tight(nodes) {
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 
-function table([head, ...rows]) {
-  const row = (tag, values) => h("tr", {}, head.map((_, index) => h(tag, {}, inline(values[index] || "", 0))));
+/** The class of a column, from its cell of the line below the head: `:-:` is centred, `-:` at the end. */
+const sideOf = (cell) => (!cell.endsWith(":") ? null : cell.startsWith(":") && cell.length > 1 ? "middle" : "end");
+
+function table([head, ...rows], sides) {
+  const row = (tag, values) => h("tr", {}, head.map((_, index) => h(tag, { dir: "auto", class: sides[index] || null }, inline(values[index] || "", 0))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" },
     h("table", {}, h("thead", {}, row("th", head)), h("tbody", {}, rows.map((values) => row("td", values)))));
 }
 
 export function codeBlock(code, language = "") {
-  return h("div", { class: "code" },
+  return h("div", { class: "code", dir: "ltr" },
     h("div", { class: "code-head" }, h("span", {}, language || "text"), copyButton(code, "Copy code")),
     h("pre", { tabindex: "0" }, h("code", {}, code)));
 }
 
 const MARKS = ["**", "__", "~~", "*", "_"];
 const TAGS = { "**": "strong", __: "strong", "~~": "del", "*": "em", _: "em" };
-const SPECIAL = /[\\`*_~[!<h\n]/g;
+const SPECIAL = /[\\`*_~[!<h$\n]/g;
+const FORMULAS = { "\\[": "\\]", "$$": "$$" }; // of lines that have nothing else, with the lines that end them
 
 function inline(text, depth) {
   if (text.length > LONGEST || depth > DEPTH) return [text];
@@ -214,8 +240,11 @@ function inline(text, depth) {
     if (!next) break;
     at = next.index;
     const char = text[at];
+    let found;
     if (char === "\n") {
       push(/ {2}$/.test(text.slice(from, at)) ? h("br") : "\n", at + 1);
+    } else if ((found = formula(text, at, find))) {
+      push(h("span", { class: "math", dir: "ltr" }, text.slice(at, found)), found);
     } else if (char === "\\" && /[\\`*_{}[\]()#+\-.!~|<>]/.test(text[at + 1] || "")) {
       push(text[at + 1], at + 2);
     } else if (char === "`") {
@@ -224,11 +253,11 @@ function inline(text, depth) {
       if (end > 0) push(h("code", {}, text.slice(at + run.length, end).trim()), end + run.length);
       else at += run.length;
     } else if (char === "[" || (char === "!" && text[at + 1] === "[")) {
-      const found = bracketed(text, at + (char === "!" ? 2 : 1));
+      found = bracketed(text, at + (char === "!" ? 2 : 1));
       if (found) push(anchor(found, depth, char === "!"), found.end);
       else at += 1;
     } else if (char === "<" || char === "h") {
-      const found = address(text, at);
+      found = address(text, at);
       if (found) push(link(found.url, found.url), found.end);
       else at += 1;
     } else {
@@ -243,6 +272,24 @@ function inline(text, depth) {
   }
   if (from < text.length) nodes.push(text.slice(from));
   return nodes;
+}
+
+/**
+ * The end of a formula of TeX that begins at `at`, between `\\(` and `\\)`, `\\[` and `\\]`, `$$`, or `$`; null if none does. A formula is
+ * shown as it was written. Between single dollar signs are no white space at the ends, no line break, and no digit follows: amounts of
+ * money are none.
+ */
+function formula(text, at, find) {
+  const mark = text.slice(at, at + 2);
+  const closing = { "\\(": "\\)", "\\[": "\\]", "$$": "$$" }[mark];
+  if (closing) {
+    const end = find(closing, at + 2);
+    return end > at + 2 ? end + 2 : null;
+  }
+  if (text[at] !== "$" || !/\S/.test(text[at + 1] || " ")) return null;
+  const near = text.slice(at + 1, at + 500);
+  const end = near.search(/[$\n]/);
+  return end > 0 && near[end] === "$" && /\S/.test(near[end - 1]) && !/[\d$]/.test(near[end + 1] || "") ? at + end + 2 : null;
 }
 
 /** `text](address)`, with a text and an address of bounded length. */

@@ -7,7 +7,7 @@ import { badge, facts, table, view } from "./views.js";
 const INTERVAL = 2000;
 const GOOD = { completed: true, failed: false };
 const ENDED = new Set(["completed", "incomplete", "failed", "cancelled"]);
-const NAMES = { queue: "In the queue", prompt: "Until the first token", decoding: "From there on", tool: "Tool" };
+const NAMES = { queue: "In the queue", prompt: "Prefill", decoding: "Decoding", tool: "Tool" };
 const seconds = (value) => (value === null ? "" : value < 1 ? `${(value * 1000).toFixed(0)} ms` : value < 10 ? `${value.toFixed(2)} s` : value < 120 ? `${value.toFixed(0)} s` : `${Math.floor(value / 60)} min`);
 
 /** A line as long as the run, on which one phase is marked. */
@@ -119,7 +119,7 @@ export function requestsView() {
     body.hidden = false;
   }
 
-  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first, on this server; without texts. Needs an admin key, if the gateway has keys.",
+  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first, on this server; without texts.",
     h("p", {}, pause), note, body);
   queueMicrotask(update); // once it is in the page
   return element;

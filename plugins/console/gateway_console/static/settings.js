@@ -28,6 +28,7 @@ export class Settings {
     this.values = { ...DEFAULTS, ...preferences.get("settings", {}) };
     this.element = h("div", { class: "settings" });
     this.models = [];
+    this.toolTypes = null;
     this.modelSelect = h("select", { "aria-label": "Model", onchange: () => this.set("model", this.modelSelect.value) });
     this.draw();
   }
@@ -45,6 +46,25 @@ export class Settings {
     fill(this.modelSelect, this.models.map((model) => h("option", { value: model.id }, model.state === "unavailable" ? `${model.id} (unavailable)` : model.id)));
     this.modelSelect.value = this.values.model;
     this.changed();
+  }
+
+  /** The types of tools that the gateway has; null if it does not tell. A chosen one that it lacks is chosen no more. */
+  offerTools(types) {
+    this.toolTypes = types && new Set(types);
+    this.values.serverTools = this.values.serverTools.filter((type) => this.offers(type));
+    this.draw();
+    this.changed();
+  }
+
+  offers(type) {
+    return !this.toolTypes || this.toolTypes.has(type);
+  }
+
+  /** Why the chosen model cannot take these items; null if it can, or if it does not tell. */
+  refusal(input) {
+    const { id, capabilities } = this.models.find((each) => each.id === this.values.model) || {};
+    const has = (type) => input.some((item) => Array.isArray(item.content) && item.content.some((part) => part.type === type));
+    return capabilities && !capabilities.includes("images") && has("input_image") ? `The model ${id} takes no images. Choose another model, or remove the image.` : null;
   }
 
   input(name, attributes = {}) {
@@ -81,8 +101,8 @@ export class Settings {
       section("Tools", Boolean(this.values.functions || this.values.serverTools.length || this.values.mcp.length),
         field("Functions", this.area("functions", "5", { class: "mono", placeholder: EXAMPLE_FUNCTION }), "A JSON list. You are asked for each result."),
         h("button", { type: "button", class: "linklike", onclick: () => { this.set("functions", EXAMPLE_FUNCTION); this.draw(); } }, "Insert an example"),
-        h("fieldset", {}, h("legend", {}, "Run by the gateway"),
-          Object.entries(SERVER_TOOLS).map(([type, name]) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.values.serverTools.includes(type), onchange: (event) => {
+        h("fieldset", { hidden: !Object.keys(SERVER_TOOLS).some((type) => this.offers(type)) }, h("legend", {}, "Run by the gateway"),
+          Object.entries(SERVER_TOOLS).filter(([type]) => this.offers(type)).map(([type, name]) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.values.serverTools.includes(type), onchange: (event) => {
             const others = this.values.serverTools.filter((each) => each !== type);
             this.set("serverTools", event.target.checked ? [...others, type] : others);
             this.reveal();

@@ -242,6 +242,6 @@ function inputView(item) {
     if (part.type === "input_image") return h("img", { src: part.image_url?.startsWith("data:image/") ? part.image_url : null, alt: "Attached image" });
     if (part.type === "input_file") return h("p", { class: "file" }, icon("attach"), part.filename || "File");
     const file = /^File (.{1,200}?):\n/.exec(part.text || "");
-    return file ? h("p", { class: "file" }, icon("attach"), file[1]) : h("p", {}, part.text);
+    return file ? h("p", { class: "file" }, icon("attach"), file[1]) : h("p", { dir: "auto" }, part.text);
   }));
 }

@@ -25,7 +25,7 @@ function tile(server) {
   const name = server.label === server.table ? server.label : `${server.label} (${server.table})`;
   const probed = server.probed && `${new Date(server.probed * 1000).toLocaleString()}${server.seconds === null ? "" : `, answered after ${Math.round(server.seconds * 1000).toLocaleString()} ms`}`;
   return h("section", { class: "tile" }, h("h2", {}, name, state && badge(state, good)),
-    facts([["Asked for as", server.types.join(", ")], ["Offered to all", server.offered ? "yes" : "no"], ["Last asked", probed], ["Error", server.error && foreign(server.error)],
+    facts([["Types in requests", server.types.join(", ")], ["In every request", server.offered ? "yes" : "no"], ["Last asked", probed], ["Error", server.error && foreign(server.error)],
       ["Tools", server.state === "unknown" ? "known when the server is asked" : server.total === 0 ? "none" : null]]),
     toolList(server));
 }
@@ -44,7 +44,7 @@ export function toolsView() {
       problem.textContent = error.message;
     }
     button.disabled = false;
-  } }, "Ask the servers");
+  } }, "Check all servers");
 
   function drawn(answer) {
     button.hidden = !answer.data.some((server) => server.state !== "no_probe");

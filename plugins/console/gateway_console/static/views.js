@@ -9,8 +9,7 @@ export async function shown(element, work) {
     const nodes = await work();
     fill(element, nodes);
   } catch (error) {
-    const more = error.status === 403 ? " This needs an API key with more rights." : "";
-    fill(element, h("div", { class: "notice bad", role: "alert" }, h("p", {}, error.message + more)));
+    fill(element, h("div", { class: "notice bad", role: "alert" }, h("p", {}, error.message)));
   }
 }
 
