@@ -45,8 +45,9 @@ def own_items(
     return own, kinds
 
 
-_PLACEHOLDER: Final = re.compile(r"__\w*__")
-"""Ids that stand for none, such as the `__fake_id__` of openai-agents. They are replaced."""
+_NO_ID: Final = re.compile(r"__\w*__|\.\.?|.*/.*", re.DOTALL)
+"""Ids that are replaced: those that stand for none, such as the `__fake_id__` of openai-agents, and those that no path of a URL can
+name."""
 _OFTEN_MISSING: Final = {
     content.OutputText: {"annotations", "logprobs"},
     items.Reasoning: {"encrypted_content"},
@@ -71,7 +72,7 @@ def with_unique_ids(
     """
     ids = {item.id for item in own}
     known = {item.id: item for item in there if item.id in ids}
-    if not known and len(ids) == len(own) and not any(map(_PLACEHOLDER.fullmatch, ids)):
+    if not known and len(ids) == len(own) and not any(map(_NO_ID.fullmatch, ids)):
         return list(own)
     unique: list[items.Item] = []
     taken: set[str] = set()
@@ -81,7 +82,7 @@ def with_unique_ids(
             if (
                 item.id in taken
                 or (before is not None and not is_sent_again(item, before))
-                or _PLACEHOLDER.fullmatch(item.id)
+                or _NO_ID.fullmatch(item.id)
             ):
                 item = renamed(item, new_id(items.ID_PREFIXES.get(type(item), "")))
             taken.add(item.id)

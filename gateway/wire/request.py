@@ -172,11 +172,23 @@ def convert_response_request(
         request.metadata = decode_metadata(sent_metadata)
     if sent_prompt is not None:
         request.prompt = _decode_prompt(sent_prompt)
+    _note_without_effect(request)
     if not raw.keys() <= _KNOWN:
         request.unknown.extend(unknown_names(raw, _KNOWN))
     if require_input:
         _require_input(request)
     return request
+
+
+def _note_without_effect(request: ResponseRequest) -> None:
+    """Report members of options and of tools that are accepted without effect, as parameters are."""
+    if (cache := request.prompt_cache_options) is not None:
+        if cache.comparison_response_id is not None:
+            request.unknown.append("prompt_cache_options.comparison_response_id")
+        if cache.prewarm:
+            request.unknown.append("prompt_cache_options.prewarm")
+    if request.tools and any(getattr(tool, "async_", None) is True for tool in request.tools):
+        request.unknown.append("tools.async")
 
 
 def _decode_prompt(raw: Any) -> Prompt:

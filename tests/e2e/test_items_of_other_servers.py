@@ -39,7 +39,7 @@ PROGRAM: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    scripted = {"rules": []}
+    scripted: dict[str, Any] = {"rules": []}
     config = {
         "models": {
             "blind": {"engine": "scripted", "scripted": scripted},
