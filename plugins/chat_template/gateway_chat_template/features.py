@@ -100,6 +100,8 @@ class Features(Struct, frozen=True, kw_only=True):
     text_and_calls: Literal["together", "separate"] = "together"
     """Whether text and calls are in one message or in two consecutive ones. A template that supports neither gets one
     message and shows the calls."""
+    reasoning_beside_calls: bool = False
+    """If text and calls are separate: reasoning is shown with the calls only."""
     parallel_calls: bool = True
     short_call_ids: bool = False
     """Call ids must consist of nine letters and digits."""
@@ -129,7 +131,12 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     audio, audio_text = trial.place(_SOUNDS) if parts else (None, "")
     # A template that fails on None in place of tools reads them, whatever it shows of them.
     tools = no_tools != "none" or trial.takes_tools()
-    calls = _find_calls(trial)
+    reasoning_keys = tuple(
+        key
+        for key in ("reasoning_content", "reasoning", "thinking")
+        if re.search(rf"\.{key}\b|['\"]{key}['\"]", template.source)
+    )
+    calls = _find_calls(trial, reasoning_keys)
     return Features(
         text=text or not parts,
         parts=parts,
@@ -158,16 +165,12 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
         tools=tools,
         no_tools=no_tools,
         described_tools=tools and trial.needs_descriptions(),
-        reasoning_keys=tuple(
-            key
-            for key in ("reasoning_content", "reasoning", "thinking")
-            if re.search(rf"\.{key}\b|['\"]{key}['\"]", template.source)
-        ),
+        reasoning_keys=reasoning_keys,
         **calls,
     )
 
 
-def _find_calls(trial: _Trial) -> dict[str, Any]:
+def _find_calls(trial: _Trial, reasoning_keys: Sequence[str]) -> dict[str, Any]:
     """Find the shape of earlier calls that the template accepts: the first that works, in order of preference."""
     for call_id in (_CALL_ID, _SHORT_ID):
         for content in ("", None):
@@ -180,12 +183,16 @@ def _find_calls(trial: _Trial) -> dict[str, Any]:
                     continue
                 second = _call("qzother", arguments, _other(call_id))
                 both = [_call("qztool", arguments, call_id), second]
+                loop = _loop(arguments, call_id, content)
+                text_and_calls = _text_and_calls(trial, loop)
                 return {
                     "calls": True,
                     "arguments": kind,
                     "call_content": content,
                     "short_call_ids": call_id == _SHORT_ID,
-                    "text_and_calls": _text_and_calls(trial, _loop(arguments, call_id, content)),
+                    "text_and_calls": text_and_calls,
+                    "reasoning_beside_calls": text_and_calls == "separate"
+                    and _reasons_beside_calls(trial, loop, reasoning_keys),
                     "parallel_calls": trial.shows(
                         [
                             _user(_FIRST),
@@ -228,6 +235,18 @@ def _text_and_calls(trial: _Trial, loop: Sequence[Message]) -> Literal["together
     # Otherwise the call would stand outside any message.
     opens = trial.two_assistants([_assistant(_THIRD), call, *results], "qztool")
     return "separate" if opens else "together"
+
+
+def _reasons_beside_calls(
+    trial: _Trial, loop: Sequence[Message], reasoning_keys: Sequence[str]
+) -> bool:
+    """Whether reasoning before a text and calls is shown with the calls, but not with the text."""
+    user, call, *results = loop
+    reasoning = dict.fromkeys(reasoning_keys, _SECOND)
+    text = _assistant(_THIRD)
+    return not trial.shows([user, {**text, **reasoning}, call, *results], _SECOND) and trial.shows(
+        [user, text, {**call, **reasoning}, *results], _THIRD, _SECOND, "qztool"
+    )
 
 
 def _has_call(shown: str, *, whole: bool) -> bool:

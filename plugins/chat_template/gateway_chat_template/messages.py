@@ -257,6 +257,10 @@ def _output_messages(
         first["content"] = features.call_content
     elif features.text_and_calls == "separate":
         messages.append({"role": "assistant", "content": features.call_content})
+        if features.reasoning_beside_calls:
+            for key in features.reasoning_keys:
+                if key in first:
+                    messages[-1][key] = first.pop(key)
     calls = [_call(call, features) for call in done.calls]
     if features.parallel_calls or len(calls) == 1:
         messages[-1]["tool_calls"] = calls

@@ -290,6 +290,24 @@ def test_a_text_that_is_dropped_beside_calls_is_a_message_of_its_own(
     assert f"{opener} to=user:I look.<|end|>{opener} to=ferry_times<|end|>" in text
 
 
+def test_reasoning_stays_with_the_calls_where_a_text_has_none(render: Any) -> None:
+    """Of a tool loop, the reasoning is not lost by the text's being a message of its own."""
+    shown = "{%- if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif -%}"
+    beside_calls = TEXT_OR_CALLS.replace("{%- for c in", shown + "{%- for c in")
+    beside_text = TEXT_OR_CALLS.replace("to=user:", "to=user:" + shown)
+    thought = {
+        "type": "reasoning",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "hm"}],
+    }
+    user, *others = looped(render, "I look.")
+    for template, order in ((beside_calls, ["I look.", "hm"]), (beside_text, ["hm", "I look."])):
+        text = render.text(template.replace("OPENER", "<|assistant|>"), [user, thought, *others])
+        places = [text.find(word) for word in (*order, "to=ferry_times")]
+        assert -1 not in places
+        assert places == sorted(places)
+
+
 def test_calls_of_a_message_of_their_own_stay_one(render: Any) -> None:
     """As Chat Completions has messages: an empty message precedes the calls."""
     own = [USER, render.said("assistant", "I look."), parts_of("assistant")]

@@ -133,7 +133,6 @@ def test_items_about_the_request_are_not_shown(render: Any) -> None:
 @pytest.mark.parametrize(
     ("item", "param"),
     [
-        ({"type": "image_generation_call", "id": "i", "status": "completed", "result": "AA"}, "input[1]"),
         ({"type": "computer_call", "id": "i", "call_id": "c", "status": "completed", "action": {}}, "input[1]"),
         ({"type": "item_reference", "id": "i"}, "input[1]"),
         ({"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}, "input[1].content[0].type"),
