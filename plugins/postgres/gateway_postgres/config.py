@@ -19,6 +19,8 @@ class PostgresConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """User name; overrides the one in the URL."""
     password: str | None = None
     """Password; overrides the one in the URL."""
+    password_file: Annotated[str, Meta(min_length=1)] | None = None
+    """File with the password, read for each connection: a new one is used without a restart. Overrides the others."""
     schema: Annotated[str, Meta(pattern=r"\A[a-z_][a-z0-9_]{0,40}\Z")] = "litegate"
     """Schema of all tables, which is created if it is missing. Gateways with the same schema share what they store."""
     ttl: Seconds = 30 * 86_400.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.sdk.configuration import read_secret_file
 from gateway_postgres.config import PostgresConfig
 
 _IDLE_MILLISECONDS: Final = "3000"
@@ -25,6 +26,12 @@ def connection_settings(config: PostgresConfig) -> dict[str, Any]:
         settings["user"] = config.username
     if config.password is not None:
         settings["password"] = config.password
+    if (file := config.password_file) is not None:
+
+        def password() -> str:
+            return read_secret_file(file, "password_file under [stores.postgres]")
+
+        settings["password"] = password  # asked for each connection
     return settings
 
 

@@ -20,7 +20,7 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
     """The store in the Redis of `config`. Redis must be reachable at start-up; later outages are tolerated."""
     # Imported here, so that listing plugins does not import a Redis client.
     from gateway_redis.location import make_client
-    from gateway_redis.server import BLOCK, RedisServer, default_max_bytes, reason_of
+    from gateway_redis.server import BLOCK, RedisServer, check_rights, default_max_bytes, reason_of
     from gateway_redis.store import RedisStore
 
     address = without_credentials(config.url)
@@ -40,6 +40,11 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
         raise ConfigurationError(
             f"The store 'redis' cannot be reached at {address}: {reason}. Start it, or correct url under [stores.redis]."
         ) from None
+    try:
+        await check_rights(server, config.prefix)
+    except ConfigurationError:
+        await server.close()
+        raise
     max_bytes = config.max_bytes or await default_max_bytes(server)
     store = RedisStore(server, config, max_bytes=max_bytes)
     try:

@@ -16,6 +16,7 @@ class LuaScript:
         self.digest = sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
+RIGHTS = LuaScript("rights")
 PUT = LuaScript("put")
 ADOPT = LuaScript("adopt")
 TOUCH = LuaScript("touch")

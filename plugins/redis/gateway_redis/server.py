@@ -25,10 +25,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from gateway.sdk import StoreUnavailable
+from gateway.sdk import ConfigurationError, StoreUnavailable
 from gateway.sdk.processes import Shares
 from gateway_redis.location import Client
-from gateway_redis.scripts import LuaScript
+from gateway_redis.scripts import RIGHTS, LuaScript
 
 logger = logging.getLogger("gateway_redis")
 
@@ -164,6 +164,22 @@ class RedisServer:
             raise StoreUnavailable(
                 f"The store does not answer (Redis at {self.address}: {reason_of(error)}). Retry, or send store: false."
             ) from error
+
+
+async def check_rights(server: RedisServer, prefix: str) -> None:
+    """Raise `ConfigurationError` if the user may not run scripts that write keys of `prefix`, without which the store cannot work."""
+    try:
+        await server.run(RIGHTS, [f"{prefix}:{{rights}}"], [])
+    except StoreUnavailable as error:
+        reason = str(error.__cause__)
+        if not any(
+            word in reason for word in ("permission", "NOPERM", "can't run", "can't access")
+        ):
+            return  # it is busy, or loads: that passes
+        raise ConfigurationError(
+            f"The store 'redis' may not do what it needs at {server.address}: {reason_of(error.__cause__)}. Its user has to run scripts, and "
+            f"to read and write the keys {prefix}*: ACL SETUSER … ~{prefix}* +@all -@admin -@dangerous +info."
+        ) from None
 
 
 async def default_max_bytes(server: RedisServer) -> int:

@@ -86,6 +86,40 @@ async def test_with_a_password(start_redis) -> None:
         assert address in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("rights", "said"),
+    [
+        ("-@scripting", "scripts"),
+        ("-eval -evalsha", "scripts"),
+        ("resetkeys ~other*", "litegate*"),
+        ("-@write", "write"),
+    ],
+)
+async def test_a_user_with_too_few_rights_is_told_at_the_start(
+    start_redis, rights: str, said: str
+) -> None:
+    redis = start_redis()
+    async with Redis.from_url(redis.url) as admin:
+        await admin.execute_command(*f"ACL SETUSER ada on >pw ~* &* +@all {rights}".split())
+    with pytest.raises(ConfigurationError) as told:
+        async with open_redis(patient(url=redis.url, username="ada", password="pw")):
+            pass
+    message = str(told.value)
+    assert said in message
+    assert "ACL SETUSER" in message
+    assert "pw" not in message.replace("password", "")
+
+
+async def test_the_rights_of_the_readme_are_enough(start_redis) -> None:
+    redis = start_redis()
+    rights = "on >pw ~litegate* +@all -@admin -@dangerous +info"
+    async with Redis.from_url(redis.url) as admin:
+        await admin.execute_command("ACL", "SETUSER", "ada", *rights.split())
+    async with open_redis(patient(url=redis.url, username="ada", password="pw")) as store:
+        await works(store)
+        await store.health()
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate of 127.0.0.1 that vouches for itself, with its key."""
