@@ -167,6 +167,7 @@ OpenRouter: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Router]]
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
 MakeT = TypeVar("MakeT")
+StructT = TypeVar("StructT", bound=Struct)
 
 
 class Register(Protocol[MakeT_contra]):
@@ -217,6 +218,41 @@ class Offer(Struct, Generic[MakeT], frozen=True, kw_only=True):
     """Whether an API is of use only with the tool of its name."""
     process: Literal["server", "shared", "own"] = "shared"
     """Where an engine runs: see `Register`."""
+
+
+class ChosenModel(Struct, frozen=True, kw_only=True):
+    """A model of the configuration, whose engine is chosen and not open."""
+
+    context: EngineContext
+    engine: str
+    """The engine's name."""
+    config: Struct
+    """The engine's table."""
+
+
+class ChosenPlugins(Struct, frozen=True, kw_only=True):
+    """What a configuration selects, with its decoded tables. Nothing is open."""
+
+    models: Sequence[ChosenModel]
+    tables: Mapping[tuple[str, str], Struct]
+    """The table of each selected tool, store, API, resource, router, authenticator and policy, by its kind (`tool`, …) and
+    name. One that the configuration leaves out has its defaults."""
+
+    def table(self, kind: str, name: str, of: type[StructT]) -> StructT | None:
+        """The table of a selected plugin, if it is of the type `of`."""
+        found = self.tables.get((kind, name))
+        return found if isinstance(found, of) else None
+
+
+@hookspec
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    """Raise `ConfigurationError` for settings that do not fit together, of one table or of several.
+
+    Called at the start, before anything is opened, and by `gateway config check`, which must find what the start would refuse
+    because of the configuration alone. Must not open, read or connect to anything. What one value may be is said by the
+    Struct that it is decoded into; what the world has to have, such as a server or a file, is found out when the plugin is
+    opened.
+    """
 
 
 @hookspec

@@ -13,10 +13,9 @@ from gateway.config.redaction import Redactor, secrets_of, shown_value
 from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError
 from gateway.plugins import load_plugins
-from gateway.runtime.access import check_access
 from gateway.startup.config_schema import config_schema
-from gateway.startup.selection import select
-from gateway.startup.settings import check_settings, doubtful_names
+from gateway.startup.selection import check_configuration
+from gateway.startup.settings import doubtful_names
 
 SCHEMA = Path("gateway.schema.json")
 
@@ -98,9 +97,7 @@ def write(arguments: argparse.Namespace) -> int:
 def check_config(arguments: argparse.Namespace) -> int:
     """Check the configuration. Raises `ConfigurationError` for the first mistake."""
     config = configuration(arguments)
-    chosen = select(config, load_plugins(config.plugins))
-    check_access(config.server, authenticated=bool(config.authenticators))
-    check_settings(config)
+    chosen = check_configuration(config, load_plugins(config.plugins))
     print(f"{config.source}: no mistake was found.")
     for plan in chosen.models:
         print(f"  model {plan.name}: engine {plan.engine.name} ({plan.why})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -27,6 +28,9 @@ from gateway.server.logs import set_up_logging
 from gateway.startup.engine_choice import HUB_ENGINES
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.selection import (
+    Selection,
+    check_together,
+    resolve,
     resolve_apis,
     resolve_authenticator,
     resolve_policy,
@@ -118,17 +122,17 @@ def _checks(arguments: argparse.Namespace) -> Iterator[ReportLine]:
         yield _model(name, config, plugins)
     for name in config.tools:
         yield from _tool(name, config, plugins)
-    yield _settings(config)
+    yield _settings(config, plugins)
     for owner, problem in doubtful_names(config):
         yield ReportLine(owner, "warn", problem)
-    for kind, tables, resolve in (
+    for kind, tables, resolved in (
         ("authenticator", config.authenticators, resolve_authenticator),
         ("router", config.routers, resolve_router),
         ("policy", config.policies, resolve_policy),
     ):
         for name in tables:
             try:
-                resolve(name, config, plugins)
+                resolved(name, config, plugins)
             except ConfigurationError as error:
                 yield ReportLine(f"{kind} {name}", "FAIL", str(error))
             else:
@@ -171,11 +175,24 @@ def _model(name: str, config: Config, plugins: PluginSet) -> ReportLine:
     return ReportLine(what, "ok", f"engine {plan.engine.name} ({plan.why})")
 
 
-def _settings(config: Config) -> ReportLine:
+class _Reported(Exception):
+    """Another line of the report tells of the mistake."""
+
+
+def _resolved(config: Config, plugins: PluginSet) -> Selection:
+    try:
+        return resolve(config, plugins)
+    except ConfigurationError as error:
+        raise _Reported from error
+
+
+def _settings(config: Config, plugins: PluginSet) -> ReportLine:
     try:
         check_allowed_tools(config)
         check_chat_tools(config)
         check_settings(config)
+        with suppress(_Reported):
+            check_together(_resolved(config, plugins), plugins)
     except ConfigurationError as error:
         return ReportLine("settings", "FAIL", str(error))
     return ReportLine("settings", "ok", "names, keys, certificates and hosts")

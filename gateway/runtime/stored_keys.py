@@ -37,13 +37,16 @@ _LIFETIME: Final = 100 * 365 * 86_400.0
 _ATTEMPTS: Final = 20
 
 
+KEYS_NOT_HELD: Final = (
+    "server.stored_keys needs a store that `gateway key add` can reach, unlike a server's own memory: choose another store, or "
+    "use keys_file."
+)
+
+
 def check_holds_keys(store: ResponseStore) -> None:
     """Raise `ConfigurationError` if `gateway key add` could not reach the keys in `store`."""
     if not store.shared:
-        raise ConfigurationError(
-            "server.stored_keys needs a store that `gateway key add` can reach, unlike a server's own memory: choose another "
-            "store, or use keys_file."
-        )
+        raise ConfigurationError(KEYS_NOT_HELD)
 
 
 class UnreadableKey(Struct, frozen=True):

@@ -46,6 +46,8 @@ from gateway.errors import (
 )
 from gateway.hookspecs import (
     PROJECT,
+    ChosenModel,
+    ChosenPlugins,
     EngineContext,
     MakeFormat,
     MakeRenderer,
@@ -248,6 +250,8 @@ __all__ = [
     "Capability",
     "ChatPrompt",
     "CheckableConfig",
+    "ChosenModel",
+    "ChosenPlugins",
     "CitationEnded",
     "CitationStarted",
     "CitedSource",

@@ -45,8 +45,8 @@ from gateway.server.stop_watchdog import end_in_time, ignore_further
 from gateway.server.worker_sockets import WorkerSockets
 from gateway.server.worker_watch import Heartbeat
 from gateway.server.workers import END_SECONDS, host_settings, run_workers
+from gateway.startup.selection import check_configuration
 from gateway.startup.service_opening import open_services
-from gateway.startup.settings import check_settings
 from gateway.task_context import running_task
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.fast_path import plain_asgi
@@ -257,7 +257,7 @@ def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) 
     if file is None:
         source = None
     # Before any model is opened, which may take minutes.
-    check_settings(config)
+    check_configuration(config, plugins)
     with bound_all(config) as listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
             return run_workers(config, plugins, listening, source, serve_as_worker)

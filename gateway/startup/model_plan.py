@@ -72,6 +72,9 @@ def resolve_model(
         roles["parser"] = plugins.offers("parser")
     possible = [each for offers in roles.values() for each in offers]
     check_options(where, config, possible, plugins)
+    for each in possible:
+        if each is not offer and _table(each, config, plugins)[0] in config.options:
+            role_config(each, possible, where, config, plugins)
     return ModelPlan(
         name=name,
         config=config,

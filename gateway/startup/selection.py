@@ -12,6 +12,8 @@ from gateway.config import Config
 from gateway.config.tables import dotted
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
+    ChosenModel,
+    ChosenPlugins,
     Offer,
     OpenApiPlugin,
     OpenAuthenticator,
@@ -22,7 +24,9 @@ from gateway.hookspecs import (
     OpenTool,
 )
 from gateway.plugins import PluginSet
+from gateway.runtime.access import check_access
 from gateway.startup.model_plan import ModelPlan, resolve_model
+from gateway.startup.settings import check_settings
 from gateway.tools.available import check_allowed_tools
 
 T = TypeVar("T")
@@ -48,25 +52,68 @@ class Selection(Struct, frozen=True, kw_only=True):
 def select(config: Config, plugins: PluginSet) -> Selection:
     """Check everything that can be checked without opening it. Raises `ConfigurationError`."""
     try:
-        check_allowed_tools(config)
-        check_chat_tools(config)
-        return Selection(
-            models=[
-                resolve_model(name, model, plugins, workers=config.server.workers)
-                for name, model in config.models.items()
-            ],
-            tools=[resolve_tool(name, config, plugins) for name in config.tools],
-            store=resolve_store(config, plugins),
-            apis=resolve_apis(config, plugins),
-            resources=resolve_resources(config, plugins),
-            authenticators=[
-                resolve_authenticator(name, config, plugins) for name in config.authenticators
-            ],
-            routers=[resolve_router(name, config, plugins) for name in config.routers],
-            policies=[resolve_policy(name, config, plugins) for name in config.policies],
-        )
+        selection = resolve(config, plugins)
+        check_together(selection, plugins)
     except ConfigurationError as error:
         raise ConfigurationError(f"{config.source}: {error}") from error
+    return selection
+
+
+def resolve(config: Config, plugins: PluginSet) -> Selection:
+    """Resolve all names and decode all tables, each by itself. Raises `ConfigurationError`."""
+    check_allowed_tools(config)
+    check_chat_tools(config)
+    return Selection(
+        models=[
+            resolve_model(name, model, plugins, workers=config.server.workers)
+            for name, model in config.models.items()
+        ],
+        tools=[resolve_tool(name, config, plugins) for name in config.tools],
+        store=resolve_store(config, plugins),
+        apis=resolve_apis(config, plugins),
+        resources=resolve_resources(config, plugins),
+        authenticators=[
+            resolve_authenticator(name, config, plugins) for name in config.authenticators
+        ],
+        routers=[resolve_router(name, config, plugins) for name in config.routers],
+        policies=[resolve_policy(name, config, plugins) for name in config.policies],
+    )
+
+
+def check_configuration(config: Config, plugins: PluginSet) -> Selection:
+    """Check all that the configuration itself and the files that it names can have wrong, and open nothing: what the server's
+    start does first, and all that `gateway config check` does. Raises `ConfigurationError`."""
+    check_settings(config)
+    check_access(config.server, authenticated=bool(config.authenticators))
+    return select(config, plugins)
+
+
+def check_together(selection: Selection, plugins: PluginSet) -> None:
+    """Let the plugins check what is selected. Raises `ConfigurationError`."""
+    offers: list[tuple[Offer[Any], Struct]] = [
+        *selection.tools,
+        *selection.apis,
+        *selection.resources,
+        *selection.routers,
+        *selection.authenticators,
+        *selection.policies,
+        *((selection.store,) if selection.store is not None else ()),
+    ]
+    chosen = ChosenPlugins(
+        models=[
+            ChosenModel(context=each.context, engine=each.engine.name, config=each.engine_config)
+            for each in selection.models
+        ],
+        tables={(offer.kind, offer.name): table for offer, table in offers},
+    )
+    try:
+        plugins.hook.gateway_check_configuration(chosen=chosen)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # a third-party hook may raise anything
+        raise ConfigurationError(
+            f"A plugin's check of the configuration has failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def resolve_tool(name: str, config: Config, plugins: PluginSet) -> tuple[Offer[OpenTool], Struct]:

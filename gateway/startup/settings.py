@@ -11,6 +11,7 @@ from gateway.config import Config, ServerConfig, read_keys
 from gateway.errors import ConfigurationError
 from gateway.net.guard import check_host_patterns
 from gateway.runtime.sealing import Sealer
+from gateway.runtime.stored_keys import KEYS_NOT_HELD
 
 
 def check_settings(config: Config) -> None:
@@ -21,6 +22,8 @@ def check_settings(config: Config) -> None:
             'workers > 1 needs a store that the workers share, and memory is one process\'s own: set store = "sqlite", '
             'store = "redis" or store = "none" under [server].'
         )
+    if server.stored_keys and server.store == "memory":
+        raise ConfigurationError(KEYS_NOT_HELD)
     Sealer(server.reasoning_keys)
     if server.keys_file is not None:
         read_keys(Path(server.keys_file))

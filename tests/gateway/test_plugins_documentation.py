@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -16,7 +16,8 @@ import gateway.testing
 from gateway import hookspecs, sdk
 from gateway.config import ModelConfig
 from gateway.deltas import TextDelta
-from gateway.hookspecs import PROJECT
+from gateway.errors import ConfigurationError
+from gateway.hookspecs import PROJECT, ChosenPlugins
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import (
     AnswerUsage,
@@ -89,7 +90,7 @@ def test_each_hook_says_what_it_is_for(hook: str) -> None:
 def test_the_manual_names_no_hook_that_does_not_exist() -> None:
     assert set(
         re.findall(
-            r"\bgateway_(?:register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+|usage|open_tracer)\b",
+            r"\bgateway_(?:check_configuration|register_\w+|model_\w+|response_\w+|chat_\w+|redact_\w+|usage|open_tracer)\b",
             MANUAL,
         )
     ) == set(HOOKS)
@@ -224,6 +225,14 @@ def test_the_profile_and_the_observer_are_called(
         "chatcmpl-1 failed 3 tokens",
         "ada used 7 tokens of m",
     ]
+
+
+def test_the_check_of_the_manual_works(plugins: PluginSet, modules: list[ModuleType]) -> None:
+    [config] = [vars(each)["LotteryConfig"] for each in modules if "LotteryConfig" in vars(each)]
+    for draws in (6, 60):
+        chosen = ChosenPlugins(models=[], tables={("tool", "lottery"): config(draws=draws)})
+        with pytest.raises(ConfigurationError) if draws > 49 else nullcontext():
+            plugins.hook.gateway_check_configuration(chosen=chosen)
 
 
 async def test_the_tracer_of_the_manual_works(

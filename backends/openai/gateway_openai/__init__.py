@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.sdk import (
+    ChosenPlugins,
     Engine,
     EngineContext,
     MakeFormat,
@@ -20,7 +21,13 @@ from gateway_openai.config import OpenAIConfig, UpstreamFeatures
 from gateway_openai.native import make_native
 from gateway_openai.renderer import UpstreamRenderer
 
-__all__ = ["OpenAIConfig", "UpstreamFeatures", "gateway_register_engines", "open_openai"]
+__all__ = [
+    "OpenAIConfig",
+    "UpstreamFeatures",
+    "gateway_check_configuration",
+    "gateway_register_engines",
+    "open_openai",
+]
 
 
 @asynccontextmanager
@@ -30,6 +37,15 @@ async def open_openai(config: OpenAIConfig, context: EngineContext) -> AsyncIter
 
     async with open_upstream(config, context) as engine:
         yield engine
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    for model in chosen.models:
+        if isinstance(model.config, OpenAIConfig):
+            from gateway_openai.opening import check_addresses
+
+            check_addresses(model.config, model.context.path)
 
 
 @hookimpl

@@ -29,8 +29,7 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
 
     Raises `ConfigurationError` if the upstream rejects the key or the configuration is invalid.
     """
-    if config.base_url is not None:
-        config = msgspec.structs.replace(config, urls=[config.base_url, *config.urls])
+    config = _addressed(config)
     found = _discovery(config, context.path)
     prefix = config.prefix(context.path)
     key = config.key()
@@ -68,6 +67,18 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
             client=client,
             pool=pool,
         )
+
+
+def check_addresses(config: OpenAIConfig, path: str | None) -> None:
+    """Raise `ConfigurationError` if the upstream has no address, or an invalid one."""
+    _discovery(_addressed(config), path)
+
+
+def _addressed(config: OpenAIConfig) -> OpenAIConfig:
+    """With `base_url` among the addresses."""
+    if config.base_url is None:
+        return config
+    return msgspec.structs.replace(config, urls=[config.base_url, *config.urls])
 
 
 def _discovery(config: OpenAIConfig, path: str | None) -> Discovery:

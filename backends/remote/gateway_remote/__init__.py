@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.sdk import Engine, EngineContext, OpenEngine, Register, hookimpl
+from gateway.sdk import ChosenPlugins, Engine, EngineContext, OpenEngine, Register, hookimpl
 from gateway_remote.config import RemoteConfig
 
-__all__ = ["RemoteConfig", "gateway_register_engines", "open_remote"]
+__all__ = ["RemoteConfig", "gateway_check_configuration", "gateway_register_engines", "open_remote"]
 
 
 @asynccontextmanager
@@ -20,6 +20,15 @@ async def open_remote(config: RemoteConfig, context: EngineContext) -> AsyncIter
 
     async with open_pool(config, context) as engine:
         yield engine
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    for model in chosen.models:
+        if isinstance(model.config, RemoteConfig):
+            from gateway_remote.discovery import discovery
+
+            discovery(model.config, model.context.path)
 
 
 @hookimpl

@@ -3,6 +3,7 @@
 from gateway_scripted.engine import ScriptedEngine
 from gateway_scripted.plugin import (
     ScriptedConfig,
+    gateway_check_configuration,
     gateway_register_engines,
     open_scripted,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "ScriptedConfig",
     "ScriptedEngine",
     "ScriptedTokenizer",
+    "gateway_check_configuration",
     "gateway_register_engines",
     "load_scenario",
     "open_scripted",

@@ -10,7 +10,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from gateway.sdk import ConfigurationError, EngineContext, OpenEngine, Register, hookimpl
+from gateway.sdk import (
+    ChosenPlugins,
+    ConfigurationError,
+    EngineContext,
+    OpenEngine,
+    Register,
+    hookimpl,
+)
 from gateway_scripted.engine import ScriptedEngine
 from gateway_scripted.scenario import Rule, Scenario, load_scenario
 from gateway_scripted.tokenizer import ScriptedTokenizer
@@ -52,6 +59,26 @@ class ScriptedConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
 
+def _checked(config: ScriptedConfig, context: EngineContext) -> ScriptedTokenizer:
+    """The tokenizer that `config` describes. Raises `ConfigurationError` for settings that do not fit together."""
+    if config.scenario and context.path:
+        raise ConfigurationError(
+            f"Model {context.name!r} names two scenarios, path = {context.path!r} and "
+            f"scenario = {config.scenario!r}; leave one out."
+        )
+    try:
+        return ScriptedTokenizer(config.special_tokens)
+    except ValueError as problem:
+        raise ConfigurationError(f"Model {context.name!r}: special_tokens: {problem}.") from None
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    for model in chosen.models:
+        if isinstance(model.config, ScriptedConfig):
+            _checked(model.config, model.context)
+
+
 @asynccontextmanager
 async def open_scripted(
     config: ScriptedConfig, context: EngineContext
@@ -63,17 +90,9 @@ async def open_scripted(
         raise ConfigurationError(
             f"Model {context.name!r} cannot be opened while the file {config.opening_fails_while!r} exists."
         )
+    tokenizer = _checked(config, context)
     path = config.scenario or context.path
-    if config.scenario and context.path:
-        raise ConfigurationError(
-            f"Model {context.name!r} names two scenarios, path = {context.path!r} and "
-            f"scenario = {config.scenario!r}; leave one out."
-        )
     rules = [*(load_scenario(path).rules if path else ()), *config.rules]
-    try:
-        tokenizer = ScriptedTokenizer(config.special_tokens)
-    except ValueError as problem:
-        raise ConfigurationError(f"Model {context.name!r}: special_tokens: {problem}.") from None
     yield ScriptedEngine(
         Scenario(rules),
         name=context.name,

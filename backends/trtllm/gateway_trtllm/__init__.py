@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from gateway.sdk import OpenEngine, Register, hookimpl
-from gateway_trtllm.config import TrtllmConfig
+from gateway.sdk import ChosenPlugins, OpenEngine, Register, hookimpl
+from gateway_trtllm.config import TrtllmConfig, check_model
 from gateway_trtllm.opening import open_engine
 
-__all__ = ["TrtllmConfig", "gateway_register_engines", "open_engine"]
+__all__ = ["TrtllmConfig", "gateway_check_configuration", "gateway_register_engines", "open_engine"]
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    for model in chosen.models:
+        if isinstance(model.config, TrtllmConfig):
+            check_model(model.config, model.context)
 
 
 @hookimpl

@@ -84,6 +84,19 @@ _RESERVED = {
 }
 
 
+def check_model(config: TrtllmConfig, context: EngineContext) -> None:
+    """Raise `ConfigurationError` if the model has no path, or settings that do not fit together."""
+    if not context.path:
+        raise ConfigurationError(
+            f"The model '{context.name}' has no path, which the engine \"trtllm\" needs: "
+            "a folder with a Hugging Face model, or a hub id."
+        )
+    if config.lora_modules and config.enable_lora is False:
+        raise ConfigurationError(
+            f"The model '{context.name}' has lora_modules, and enable_lora = false."
+        )
+
+
 def llm_arguments(
     config: TrtllmConfig, context: EngineContext, known: Collection[str] | None
 ) -> dict[str, Any]:
@@ -91,11 +104,8 @@ def llm_arguments(
 
     Raises `ConfigurationError` if the model has no path, or for a name that `args` may not contain.
     """
-    if not context.path:
-        raise ConfigurationError(
-            f"The model '{context.name}' has no path, which the engine \"trtllm\" needs: "
-            "a folder with a Hugging Face model, or a hub id."
-        )
+    check_model(config, context)
+    assert context.path, "it was checked"
     check_engine_arguments(
         config.args,
         f"models.{context.name}.trtllm",
@@ -104,10 +114,6 @@ def llm_arguments(
         reserved=_RESERVED,
         known=known,
     )
-    if config.lora_modules and config.enable_lora is False:
-        raise ConfigurationError(
-            f"The model '{context.name}' has lora_modules, and enable_lora = false."
-        )
     said = msgspec.structs.asdict(config)
     arguments = {name: said[name] for name in _SAME if said[name] not in (None, {})}
     arguments["model"] = os.path.expanduser(context.path)

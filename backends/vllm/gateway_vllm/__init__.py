@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from gateway.sdk import OpenEngine, Register, hookimpl
-from gateway_vllm.config import VllmConfig
+from gateway.sdk import ChosenPlugins, OpenEngine, Register, hookimpl
+from gateway_vllm.config import VllmConfig, check_model
 from gateway_vllm.opening import open_engine
 
-__all__ = ["VllmConfig", "gateway_register_engines", "open_engine"]
+__all__ = ["VllmConfig", "gateway_check_configuration", "gateway_register_engines", "open_engine"]
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    for model in chosen.models:
+        if isinstance(model.config, VllmConfig):
+            check_model(model.config, model.context)
 
 
 @hookimpl

@@ -101,6 +101,19 @@ _RESERVED = {
 }
 
 
+def check_model(config: VllmConfig, context: EngineContext) -> None:
+    """Raise `ConfigurationError` if the model has no path, or settings that do not fit together."""
+    if not context.path:
+        raise ConfigurationError(
+            f"The model '{context.name}' has no path, which the engine \"vllm\" needs: "
+            "a folder with a Hugging Face model, or a hub id."
+        )
+    if config.lora_modules and config.enable_lora is False:
+        raise ConfigurationError(
+            f"The model '{context.name}' has lora_modules, and enable_lora = false."
+        )
+
+
 def engine_arguments(
     config: VllmConfig, context: EngineContext, known: Collection[str]
 ) -> dict[str, Any]:
@@ -108,11 +121,8 @@ def engine_arguments(
 
     Raises `ConfigurationError` if the model has no path, or for a name that `args` may not contain.
     """
-    if not context.path:
-        raise ConfigurationError(
-            f"The model '{context.name}' has no path, which the engine \"vllm\" needs: "
-            "a folder with a Hugging Face model, or a hub id."
-        )
+    check_model(config, context)
+    assert context.path, "it was checked"
     typed = {
         name: value
         for name, value in msgspec.structs.asdict(config).items()
@@ -126,10 +136,6 @@ def engine_arguments(
         reserved=_RESERVED,
         known=known,
     )
-    if config.lora_modules and config.enable_lora is False:
-        raise ConfigurationError(
-            f"The model '{context.name}' has lora_modules, and enable_lora = false."
-        )
     lora = bool(config.lora_modules) if config.enable_lora is None else config.enable_lora
     arguments: dict[str, Any] = {
         **typed,

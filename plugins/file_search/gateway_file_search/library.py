@@ -112,11 +112,6 @@ async def open_library(config: FileSearchConfig, files: Files) -> AsyncIterator[
         database = await asyncio.to_thread(VectorStoreDatabase, folder)
         stack.callback(database.close)
         await move_old_files(database, files, is_temporary=files.is_temporary)
-        if config.path and files.is_temporary:
-            raise ConfigurationError(
-                "resources.files.path: it is not set, so files would end with the process, and vector stores in "
-                "tools.file_search.path would not. Set it; the same folder will do."
-            )
 
         async def forget(file_ids: Sequence[str]) -> None:
             await database.write(lambda connection: store_files.forget(connection, file_ids))

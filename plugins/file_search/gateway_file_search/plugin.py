@@ -6,7 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.sdk import Api, NoConfig, OpenApiPlugin, OpenTool, Register, ToolServer, hookimpl
+from gateway.sdk import (
+    Api,
+    ChosenPlugins,
+    ConfigurationError,
+    NoConfig,
+    OpenApiPlugin,
+    OpenTool,
+    Register,
+    ToolServer,
+    hookimpl,
+)
 from gateway_file_search.config import FileSearchConfig
 
 if TYPE_CHECKING:
@@ -29,6 +39,19 @@ async def open_stores(config: NoConfig) -> AsyncIterator[Api]:
     from gateway_file_search.api import VectorStoresApi
 
     yield VectorStoresApi()
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    from gateway_files.config import FilesConfig
+
+    search = chosen.table("tool", "file_search", FileSearchConfig)
+    files = chosen.table("resource", "files", FilesConfig)
+    if search is not None and search.path and files is not None and not files.path:
+        raise ConfigurationError(
+            "resources.files.path: it is not set, so files would end with the process, and vector stores in "
+            "tools.file_search.path would not. Set it; the same folder will do."
+        )
 
 
 @hookimpl

@@ -46,6 +46,10 @@ after one byte for the format version.
 """
 
 from gateway_redis.config import RedisConfig
-from gateway_redis.plugin import gateway_register_stores, open_redis
+from gateway_redis.plugin import (
+    gateway_check_configuration,
+    gateway_register_stores,
+    open_redis,
+)
 
-__all__ = ["RedisConfig", "gateway_register_stores", "open_redis"]
+__all__ = ["RedisConfig", "gateway_check_configuration", "gateway_register_stores", "open_redis"]

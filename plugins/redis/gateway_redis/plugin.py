@@ -7,7 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from gateway.sdk import ConfigurationError, OpenStore, Register, StoreUnavailable, hookimpl
+from gateway.sdk import (
+    ChosenPlugins,
+    ConfigurationError,
+    OpenStore,
+    Register,
+    StoreUnavailable,
+    hookimpl,
+)
 from gateway.sdk.configuration import without_credentials
 from gateway_redis.config import RedisConfig
 
@@ -52,6 +59,15 @@ async def open_redis(config: RedisConfig) -> AsyncIterator[RedisStore]:
     finally:
         await store.close()
         await server.close()
+
+
+@hookimpl
+def gateway_check_configuration(chosen: ChosenPlugins) -> None:
+    config = chosen.table("store", "redis", RedisConfig)
+    if config is not None:
+        from gateway_redis.location import make_client
+
+        make_client(config)  # connects to nothing yet
 
 
 @hookimpl
