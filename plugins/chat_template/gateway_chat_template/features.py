@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, Literal, TypeVar
 
@@ -116,7 +116,7 @@ def find_features(template: Template, tokens: Mapping[str, str]) -> Features:
     if no_tools is None:
         # It needs variables that only requests provide, so its source decides.
         return Features(
-            tools="tools" in template.variables,
+            tools=bool({"tools", "xml_tools"} & {*template.variables}),
             calls="tool_calls" in template.source,
             developer="developer" in template.source,
             repeats_assistant=True,
@@ -258,6 +258,12 @@ def _has_call(shown: str, *, whole: bool) -> bool:
     return "qzkey" in shown and "qzvalue" in shown and "'qzkey'" not in shown
 
 
+def add_xml_tools(variables: dict[str, Any], names: Collection[str]) -> None:
+    """Give the tools also as `xml_tools` to a template that reads them there alone: SmolLM3's."""
+    if "xml_tools" in names and "tools" not in names:
+        variables.setdefault("xml_tools", variables["tools"])
+
+
 class _Trial:
     def __init__(self, template: Template, tokens: Mapping[str, str]) -> None:
         self._template = template
@@ -278,6 +284,7 @@ class _Trial:
             "documents": None,
             "add_generation_prompt": True,
         }
+        add_xml_tools(variables, self._template.variables)
         try:
             return self._template.render(variables, today="2026-01-01", limit=_LIMIT)
         except Exception:

@@ -40,7 +40,7 @@ from gateway_chat_template.environment import (
     TemplateTooLong,
     told,
 )
-from gateway_chat_template.features import PARTS, Features, find_features
+from gateway_chat_template.features import PARTS, Features, add_xml_tools, find_features
 from gateway_chat_template.implied import implied as _implied
 from gateway_chat_template.isolated import IsolatedTemplates
 from gateway_chat_template.marked_text import (
@@ -287,6 +287,7 @@ class ChatTemplateRenderer:
             "documents": mark_outside(list(documents)) if documents else None,
             "add_generation_prompt": turn.add_generation_prompt and not turn.continue_final_message,
         }
+        add_xml_tools(variables, names)
         return variables, media
 
     def _shown_tools(

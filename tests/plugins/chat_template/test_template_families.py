@@ -149,6 +149,20 @@ def test_tools_have_the_shape_of_chat_completions(render: Any) -> None:
     )
 
 
+def test_a_template_that_reads_xml_tools_alone_gets_them(render: Any) -> None:
+    """SmolLM3's, which lists Python's tools apart."""
+    template = (
+        "{%- if xml_tools or python_tools -%}{%- for tool in xml_tools[:] -%}<tools>{{ tool | string }}</tools>"
+        "{%- endfor -%}{%- endif -%}{%- for message in messages -%}{{ message.content }}{%- endfor -%}"
+    )
+    assert "'name': 'f'" in render.text(template, [USER], tools=[render.F])
+    assert "<tools>" not in render.text(template, [USER])
+    own = {"xml_tools": [{"name": "mine"}]}
+    shown = render.text(template, [USER], tools=[render.F], chat_template_kwargs=own)
+    assert "mine" in shown
+    assert "'name': 'f'" not in shown
+
+
 def test_tools_for_a_template_without_a_place_for_them_are_refused(render: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         render.text("no_system", [USER], tools=[render.F])
