@@ -52,7 +52,8 @@ def gateway_model_profile(model: ModelInfo) -> ModelProfile | None:
             renderer="harmony", parser="harmony", why="its weights are of the gpt-oss family"
         )
     template = model.chat_template or ""
-    if CHANNEL in template and MESSAGE in template:
+    # Beam's channels are Harmony's, but its calls are tags.
+    if CHANNEL in template and MESSAGE in template and "<rfl:parameter" not in template:
         return ModelProfile(
             renderer="harmony", parser="harmony", why="its chat template writes Harmony"
         )

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-import msgspec
-
 from gateway.sdk import (
     BlockEnded,
     CallArgumentsDelta,
@@ -38,6 +36,8 @@ from gateway_harmony.markers import (
     possible_marker_length,
 )
 from gateway_harmony.tokens import TokenLookup, TokenTrack
+from gateway_parsers.kit.free_text import is_custom
+from gateway_parsers.kit.written_arguments import WrittenArguments
 
 _WORD: Final = re.compile(r"\s*[A-Za-z]*")
 _PHASES: Final[Mapping[str, Phase]] = {"commentary": "commentary", "final": "final_answer"}
@@ -76,8 +76,13 @@ class HarmonyParser:
         self._phase: Phase | None = None
         self._opened = False
         """Whether the open message has been announced."""
+        self._lead: str | None = None
+        """White space of an answer with a recipient, which is a call only if it contains an object; else None."""
         self._name = ""
-        self._arguments: list[str] = []
+        self._empty = True
+        """Whether the open call has no arguments yet."""
+        self._arguments: WrittenArguments | None = None
+        """Mends the arguments of the open call; None: they are no JSON, but a program."""
         if context.tail != "unknown":
             self._at = "content"
             self._first = False
@@ -98,15 +103,17 @@ class HarmonyParser:
                 if output.token_ids:
                     self._track.settle(self._fed)
                     self.reasoning_tokens = self._track.reasoning
-                return (delta,)
+                return (delta,) if delta is not None else ()
             self._advance(self._held + text, final=False)
         return self._take_deltas()
 
     def finish(self, reason: FinishReason) -> Sequence[Delta]:
         ended = reason == "stop"
         self._advance(self._held, final=True, ended=ended)
-        if self._at == "content" and self._kind == "call" and self._is_complete(ended=ended):
-            self._close(self._fed)
+        arguments = self._arguments
+        in_call = self._at == "content" and self._kind == "call" and self._opened
+        if in_call and (ended or (arguments is not None and arguments.done)):
+            self._close(self._fed, whole=False)
         deltas = self._take_deltas()
         self._track.finish()
         self.reasoning_tokens = self._track.reasoning
@@ -173,7 +180,7 @@ class HarmonyParser:
                 return start
             case _:
                 self.recoveries += 1
-                empty = self._kind == "call" and not self._arguments
+                empty = self._kind == "call" and self._empty
                 if marker == CONSTRAIN and empty:
                     self._at = "type"
         return end
@@ -308,10 +315,11 @@ class HarmonyParser:
             thinking = header.channel == "analysis" and unknown and not is_address(header.recipient)
             if self._parse_tools and not thinking:
                 self._kind = "call"
-                self._opened = True
                 self._name = name
-                self._arguments = []
-                self._out.append(CallStarted(name))
+                if header.channel == "final":
+                    self._lead = ""
+                else:
+                    self._start_call()
             else:
                 self.recoveries += 1
         if header.channel is not None and header.channel not in headers.CHANNELS:
@@ -319,31 +327,77 @@ class HarmonyParser:
         if self._kind == "reasoning":
             self._track.mark_reasoning(offset, reasoning=True)
 
+    def _start_call(self) -> None:
+        custom = is_custom(self._tools.get(self._name))
+        self._opened = True
+        self._empty = True
+        program = self._name == PYTHON and not custom
+        self._arguments = None if program else WrittenArguments(custom=custom)
+        self._out.append(CallStarted(self._name))
+
     def _write(self, text: str, start: int, end: int) -> None:
         """Append to the open message."""
         if start == end:
             return
+        if self._lead is not None:
+            said = self._lead + text[start:end]
+            if not said.strip():
+                self._lead = said
+                return
+            lead, self._lead = self._lead, None
+            if said.lstrip().startswith("{"):
+                self._start_call()
+            else:
+                self.recoveries += 1
+                self._kind = "text"
+                if lead:
+                    self._open_message()
+                    self._out.append(TextDelta(lead))
+        self._open_message()
+        delta = self._delta(text[start:end], self._offset(text, start))
+        if delta is not None:
+            self._out.append(delta)
+
+    def _open_message(self) -> None:
+        """Announce the open message, if it has not been."""
         if not self._opened:
             self._opened = True
             if self._kind == "text" and self._phase is not None:
                 self._out.append(MessageStarted(self._phase))
-        self._out.append(self._delta(text[start:end], self._offset(text, start)))
 
-    def _delta(self, text: str, offset: int) -> Delta:
+    def _delta(self, text: str, offset: int) -> Delta | None:
         if self._kind == "text":
             return TextDelta(text, offset)
         if self._kind == "reasoning":
             return ReasoningDelta(text)
-        self._arguments.append(text)
-        return CallArgumentsDelta(text)
+        self._empty = False
+        written = text if self._arguments is None else self._arguments.feed(text)
+        return CallArgumentsDelta(written) if written else None
 
-    def _close(self, offset: int) -> None:
-        """End the open message at `offset`."""
+    def _end_call(self, *, whole: bool) -> None:
+        """End the open call. `whole`: a marker ends it."""
+        arguments, self._arguments = self._arguments, None
+        if arguments is None:
+            self._out.append(CallEnded())
+            return
+        rest = arguments.end(whole=whole)
+        self.recoveries += bool(arguments.repairs)
+        if rest is None:
+            return
+        if rest:
+            self._out.append(CallArgumentsDelta(rest))
+        self._out.append(CallEnded())
+        if arguments.spare:
+            self.recoveries += 1
+            self._out += (TextDelta(arguments.spare), BlockEnded())
+
+    def _close(self, offset: int, *, whole: bool = True) -> None:
+        """End the open message at `offset`. `whole`: a marker ends it."""
+        self._lead = None
         match self._kind:
             case "call":
-                if self._name != PYTHON and not any(map(str.strip, self._arguments)):
-                    self._out.append(CallArgumentsDelta("{}"))
-                self._out.append(CallEnded())
+                if self._opened:
+                    self._end_call(whole=whole)
             case "reasoning":
                 self._track.mark_reasoning(offset, reasoning=False)
                 if self._opened:
@@ -357,17 +411,4 @@ class HarmonyParser:
         self._at = "between"
         self._first = False
         self._opened = False
-        self._arguments = []
-
-    def _is_complete(self, *, ended: bool) -> bool:
-        """Whether the open call is complete without an end marker, because engines omit the token that they stop at.
-
-        If the model ended the output, it is, even if its arguments are broken: the model is then told so.
-        """
-        if ended:
-            return True
-        try:
-            value = msgspec.json.decode("".join(self._arguments).encode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        return isinstance(value, dict)
+        self._arguments = None

@@ -48,13 +48,19 @@ _RULES: Final = (
     _Rule("hy_v4", ("<tool_calls", "<arg_key")),
     _Rule("telechat4", ("<param_key>",)),
     _Rule("gigachat35", ("｜GCML｜",)),
+    _Rule("muse", ("<atem:function_calls>",), model="muse_?spark"),
     _Rule("muse_glimmer", ("<atem:function_calls>",)),
+    _Rule("solar_open", ("<|tool_call:begin|>",)),
+    _Rule("apriel", ("[BEGIN FINAL RESPONSE]",)),
+    _Rule("beam", ("<rfl:parameter",)),
+    _Rule("hyperclovax_seed_think_14b", ("-> tool/function_call",)),
     _Rule("solar_open2", ("<|tool_call:start|>",)),
     _Rule("iquest_q1", ("<iquest_tool_call>",)),
     _Rule("glm45", ("</arg_key>\n<arg_value>",)),
     _Rule("glm45", ("</arg_key>\\n<arg_value>",)),
     _Rule("glm47", ("<arg_key>",)),
     _Rule("mimo", ("<function=", "<parameter="), model="mimo"),
+    _Rule("step5", ("<function=",), model="step_?5"),
     _Rule("qwen3_coder", ("<function=",)),
     _Rule("mistral", ("[TOOL_CALLS]", "[ARGS]")),
     _Rule("mistral_v3", ("[TOOL_CALLS]",)),
@@ -98,7 +104,8 @@ THINK_ALONE: Final = "think"
 _THINKERS: Final = tuple(
     spec.name
     for spec in (BY_NAME[THINK_ALONE], *(each for each in FORMATS if each.name != THINK_ALONE))
-    if spec.reasoning is not None
+    # The markers of Beam's thinking are Harmony's, too.
+    if spec.reasoning is not None and spec.name != "beam"
 )
 """Formats whose markers identify reasoning, the simplest first."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -281,3 +282,65 @@ def test_any_cutting_of_anything_reads_the_same(
                 d for d in whole if isinstance(d, MessageStarted)
             ]
             assert recoveries == guesses
+
+
+MENDED: list[tuple[str, Any]] = [
+    ('{"a": "ls"', {"a": "ls"}),
+    ('{"a": "ls"}}', {"a": "ls"}),
+    ('{"a": "b\n\tc"}', {"a": "b\n\tc"}),
+    ("{'a': 'b', 'c': True, 'd': None,}", {"a": "b", "c": True, "d": None}),
+    ('{a: "b"}', {"a": "b"}),
+    ('{"a": "\\d"}', {"a": "\\d"}),
+    ('{"a": "say "hi" now"}', {"a": 'say "hi" now'}),
+    ('{"a": "b" "c": 007}', {"a": "b", "c": 7}),
+    ('```json\n{"a": "b"}\n```', {"a": "b"}),
+    ('"{\\"a\\": \\"b\\"}"', {"a": "b"}),
+    ('{"a": "ls', {"a": "ls"}),
+    ("null", {}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize(("written", "arguments"), MENDED)
+def test_broken_arguments_are_mended_as_in_all_other_formats(written: str, arguments: Any) -> None:
+    output = f"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{written}<|call|>"
+    for parts in ([output], list(output)):
+        (block,) = blocks(parse(parts)[0])
+        assert (block.name, block.whole, json.loads(block.text)) == ("f", True, arguments)
+
+
+def test_text_around_an_object_is_text_and_what_has_none_is_passed_on_as_it_is() -> None:
+    header = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+    for parts in (
+        [header + 'Look: {"a": 1} ok?<|call|>'],
+        list(header + 'Look: {"a": 1} ok?<|call|>'),
+    ):
+        assert blocks(parse(parts)[0]) == [
+            Block("call", '{"a": 1}', "f"),
+            Block("text", "Look:\nok?"),
+        ]
+    for raw in ("only prose", "[1, 2]", "5"):
+        assert blocks(parse(list(f"{header}{raw}<|call|>"))[0]) == [Block("call", raw, "f")]
+
+
+def test_an_answer_with_a_recipient_is_a_call_only_if_it_has_an_object() -> None:
+    for header in (
+        "<|channel|>final to=functions.f<|message|>",
+        " to=functions.f<|channel|>final<|message|>",
+    ):
+        for parts in (
+            [header + " Here you are.<|return|>"],
+            list(header + " Here you are.<|return|>"),
+        ):
+            assert blocks(parse(parts)[0]) == [Block("text", " Here you are.")]
+        assert blocks(parse(list(header + ' {"a":1}<|return|>'))[0]) == [
+            Block("call", '{"a":1}', "f")
+        ]
+
+
+def test_a_call_that_ends_within_a_string_without_its_marker_is_cut_off() -> None:
+    header = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+    assert blocks(parse([header + '{"a": "ls'])[0]) == [
+        Block("call", '{"a": "ls', "f", whole=False)
+    ]
+    assert blocks(parse([header + '{"a": "ls"'])[0]) == [Block("call", '{"a": "ls"}', "f")]

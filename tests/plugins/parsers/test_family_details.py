@@ -138,3 +138,32 @@ def test_append_think_may_be_the_reasoning_of_another_format() -> None:
     assert read(compose("minimax_m2_append_think", "minimax_m2"), "hm</think>Hi", "reasoning") == [
         "<think>hm</think>Hi"
     ]
+
+
+DSML = (
+    '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="bash">\n<｜DSML｜parameter name="command" string="true">ls{}\n'
+    "</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+)
+
+
+def test_matters_of_policy_are_read_as_the_readme_says(reading: Any) -> None:
+    kimi = '<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{{"a": 1}}<|tool_call_end|><|tool_calls_section_end|>'
+    for tools, called in ((["bash"], "bash"), (["bash", "read"], "call00003"), ([], "call00003")):
+        nameless = reading.read(kimi.format("call00003"), "kimi_k2", tail="text", tools=tools)
+        assert nameless == reading.call(called, '{"a": 1}')
+    k3 = (
+        '<|open|>tools<|sep|><|open|>call tool="bash" index="1"<|sep|><|open|>argument key="command" type="string"<|sep|>ls'
+        "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>"
+    )
+    assert reading.read(k3, "kimi_k3", tail="text") == reading.call("bash", '{"command": "ls"}')
+    ls = reading.call("bash", '{"command": "ls"}')
+    whole = DSML.format("</｜DSML｜parameter>")
+    assert reading.read(whole, "deepseek_v4", tail="text") == ls
+    assert reading.read(DSML.format("</parameter>"), "deepseek_v4", tail="text") == ls
+    draft = reading.read(
+        f"So: {whole} ok</think>Hi", "deepseek_v4", tail="reasoning", tools=["bash"]
+    )
+    assert draft == [("reasoning", "So:"), *ls, ("text", "ok"), ("text", "Hi")]
+    drafted = '<tool_call>\n{"name": "unknown", "arguments": {}}\n</tool_call>'
+    quoted = reading.read(f"So: {drafted} ok</think>Hi", "qwen3", tail="reasoning", tools=["bash"])
+    assert quoted == [("reasoning", f"So: {drafted} ok"), ("text", "Hi")]

@@ -39,6 +39,16 @@ PARAMETERS = {
         "l": {"type": "array", "items": {"type": "string"}},
     },
 }
+UNION = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"a>b": {"type": "string"}, "v": {"type": kind}, "kind": {"const": kind}},
+        }
+        for kind in ("string", "integer")
+    ]
+}
+"""Parameters whose types depend on one another, one with a `>` in its name."""
 CALLS = (
     CallPiece(
         "f",
@@ -47,6 +57,8 @@ CALLS = (
     CallPiece("g", '{"b": true, "l": ["p", "q, r"], "n": -2}'),
     CallPiece("stop_all", "{}"),
     CallPiece("free", '{"z": "w", "y": 1.5, "x": {"q": "a}b"}}'),
+    CallPiece("patch", '{"input": "*** Begin Patch\\n+  {\\"a\\": 1}\\n*** End Patch"}'),
+    CallPiece("pick", '{"a>b": "yes", "v": "12", "kind": "string"}'),
 )
 
 
@@ -59,8 +71,9 @@ def formats() -> dict[str, OutputFormat]:
 @cache
 def tools() -> dict[str, ToolDefinition]:
     known: dict[str, Any] = json.loads((DATA / "reported_outputs.json").read_text("utf-8"))["tools"]
-    known |= {"f": PARAMETERS, "g": PARAMETERS, "stop_all": None, "free": {}}
-    return {name: ToolDefinition(name=name, parameters=each) for name, each in known.items()}
+    known |= {"f": PARAMETERS, "g": PARAMETERS, "stop_all": None, "free": {}, "pick": UNION}
+    found = {name: ToolDefinition(name=name, parameters=each) for name, each in known.items()}
+    return {**found, "patch": ToolDefinition(name="patch", kind="custom")}
 
 
 @cache
@@ -91,7 +104,7 @@ def recorded() -> list[tuple[str, str]]:
         if spec is None or spec.reasoning is not None:
             pieces.insert(0, ReasoningPiece("let me think\nof it"))
         calls = CALLS if spec is None or spec.calls is not None else ()
-        for index in range(3):
+        for index in range(len(CALLS) - 1):
             written = output_format.write([*pieces, *calls[index : index + 2]], tail="text")
             named.append((name, written))
     return named
@@ -120,7 +133,7 @@ def check(seed: int, rounds: int) -> None:
         said = f"{name}, {context.tail}, {finish}, {len(context.tools)} tools: {output!r}"
         for parts in cuttings(random, output):
             assert read(name, parts, context, finish) == at_once, said
-        if name != "harmony":  # whose broken arguments the model is told about
+        if name != "harmony":  # whose arguments are passed on as they are if they contain no object
             for block in at_once[0]:
                 if block.kind == "call" and block.whole:
                     assert isinstance(json.loads(block.text), dict), said

@@ -88,6 +88,33 @@ JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\"
         ("<|tools_prefix|>[{{ calls }}]<|tools_suffix|>", "apertus", "apertus"),
         ('[{"name": "tool_call_name", "arguments": {', "qwen2", "xlam"),
         ("◁think▷◁/think▷", "kimi_vl", "kimi"),
+        (
+            "<|tool_calls|><|tool_call:begin|>' + id + '<|tool_call:name|>",
+            "solar_open",
+            "solar_open",
+        ),
+        ("<|begin|>assistant<|think|>{{ r }}<|end|><|tool_call:begin|>", "", "solar_open"),
+        ("Here are my reasoning steps:\\n [BEGIN FINAL RESPONSE] <tool_calls>[", "", "apriel"),
+        (
+            "<|channel|>analysis<|message|>{{ r }}<|end|><rfl:parameter name=",
+            "BeamForCausalLM",
+            "beam",
+        ),
+        ("<think></think><tool_call>\n<function=f>\n<parameter=a>", "step5", "step5"),
+        ("<think></think><tool_call>\n<function=f>\n<parameter=a>", "Step5ForCausalLM", "step5"),
+        ("<think></think><tool_call>\n<function=f>\n<parameter=a>", "step3p5", "qwen3_coder"),
+        (
+            "<|start|>assistant to=self<|message|><atem:function_calls>",
+            "MuseSparkForConditionalGeneration",
+            "muse",
+        ),
+        ("<|im_start|>assistant -> tool/function_call\n", "llama", "hyperclovax_seed_think_14b"),
+        # SmolLM3: its tools are in `xml_tools`.
+        (
+            '{%- if xml_tools -%}<tool_call>\\n{\\"name\\": <n>, \\"arguments\\": <a>}<think></think>',
+            "smollm3",
+            "qwen3",
+        ),
         ("<seed:think></seed:think>", "", "seed_oss"),
         ("{{ messages[0].content }}", "", "plain"),
     ],
@@ -122,11 +149,19 @@ def test_a_model_without_a_chat_template_is_not_known() -> None:
 
 
 def test_calls_that_no_format_reads_are_told_of() -> None:
-    info = ModelInfo(name="m", engine="e", chat_template="<|channel|>commentary")
-    profile = gateway_model_profile(info)
-    assert profile is not None
-    assert profile.parser == "plain"
-    assert "harmony" in profile.why
+    for template in ("<|channel|>commentary", "<|channel|>analysis<|message|>{{ r }}<|end|>"):
+        info = ModelInfo(name="m", engine="e", chat_template=template)
+        profile = gateway_model_profile(info)
+        assert profile is not None
+        assert profile.parser == "plain"
+        assert "harmony" in profile.why
+
+
+def test_beam_is_not_taken_for_harmony() -> None:
+    harmony = "<|channel|>analysis<|message|>{{ r }}<|end|>"
+    for template, harmonic in ((harmony, True), (harmony + "<rfl:parameter name=", False)):
+        info = ModelInfo(name="m", engine="e", chat_template=template)
+        assert (gateway_harmony.gateway_model_profile(info) is not None) is harmonic
 
 
 VLLM_TOOLS = """dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 cohere_command3 cohere_command4
@@ -134,12 +169,12 @@ VLLM_TOOLS = """dots deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_
     jamba lfm2 kimi_k2 kimi_k3 k2_horizon llama3_json llama4_json llama4_pythonic longcat mimo minimax_m2 minimax_m3
     minicpm5 mistral olmo3 plamo3 muse_glimmer openai phi4_mini_json pythonic qwen3_coder qwen3_json qwen3_xml seed_oss
     step3 step3p5 inkling xlam gigachat3 functiongemma gemma4 apertus solar_open2
-    berrylm spark3 openpangu_v2"""
+    berrylm spark3 openpangu_v2 beam muse musespark1x step5"""
 VLLM_REASONING = """deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 poolside_v1 cohere_command3 cohere_command4 ernie45
     gemma4 glm45 glm47 ling3 openai_gptoss granite granite_thinking_parser hf holo2 hunyuan_a13b hy_v3 hy_v4 kimi_k2
     kimi_k3 k2_horizon mimo minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral nemotron_v3 olmo3 plamo3
     muse_glimmer qwen3 seed_oss step3 step3p5 inkling solar_open2
-    berrylm kolibri1 openpangu_v2"""
+    berrylm kolibri1 openpangu_v2 beam muse musespark1x step5"""
 SGLANG_TOOLS = """apertus2509 cohere_command4 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots glm glm45
     glm47 gpt-oss k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3 mimo minicpm5 mistral muse poolside_v1 pythonic qwen
     qwen25 qwen3_coder spark25 step3 step3p5 minimax-m2 minimax-m3 trinity interns1 hermes hunyuan gigachat3 gigachat35
@@ -206,7 +241,7 @@ def test_two_halves_make_a_format() -> None:
 def test_a_half_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ConfigurationError, match=r"'deepseek_r1' with tool calls\. .*hermes"):
         compose("qwen3", "deepseek_r1")
-    with pytest.raises(ConfigurationError, match=r'reasoning\. Did you mean "glm45"\? There are: '):
+    with pytest.raises(ConfigurationError, match=r'reasoning\. Did you mean "glm53"\? There are: '):
         compose("glm5", None)
     with pytest.raises(ConfigurationError, match="'nonsense' with reasoning"):
         compose("nonsense", "hermes")

@@ -10,7 +10,16 @@ from typing import Any, SupportsIndex
 import pytest
 
 from gateway.deltas import TextDelta
-from gateway.protocols import CallPiece, EngineOutput, OutputFormat, ParserContext, Tail
+from gateway.protocols import (
+    CallPiece,
+    EngineOutput,
+    OutputFormat,
+    ParserContext,
+    Tail,
+    ToolDefinition,
+)
+from gateway.sdk.constraints import custom_schema
+from gateway.testing.reading import blocks, feed
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 
@@ -172,3 +181,17 @@ def test_no_format_reads_a_hostile_output_several_times(name: str) -> None:
     output_format: OutputFormat = MarkupFormat(spec) if spec else HarmonyFormat()
     for begin, repeated in hostile(output_format, name):
         check_work(output_format, begin, repeated, "text")
+
+
+def test_white_space_and_fences_before_arguments_are_bounded() -> None:
+    header = "<|channel|>commentary to=functions.{} <|constrain|>json<|message|>"
+    tools = {
+        "f": ToolDefinition(name="f"),
+        "c": ToolDefinition(name="c", parameters=custom_schema(), kind="custom"),
+    }
+    for name in tools:
+        for flood in (" ", "```\n", '"', "{"):
+            for parts in ([flood * 20_000], [flood] * 20_000):
+                parser = HarmonyFormat().parser(ParserContext(tools=tools))
+                found = blocks(feed(parser, [header.format(name), *parts, "<|call|>"]))
+                assert found[0].name == name

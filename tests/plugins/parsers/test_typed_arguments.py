@@ -240,3 +240,44 @@ def test_a_custom_tool_takes_its_text_as_it_stands() -> None:
     assert json.loads(arguments("qwen3_coder", call("qwen3_coder", "input", "12"), tool)) == {
         "input": "12"
     }
+
+
+KINDS = {
+    "oneOf": [
+        {"type": "object", "properties": {"kind": {"const": kind}, "v": {"type": type_}}}
+        for kind, type_ in (("text", "string"), ("count", "integer"), ("list", "array"))
+    ]
+}
+TAGS = {
+    "qwen3_coder": (
+        "<tool_call>\n<function=f>\n{}</function>\n</tool_call>",
+        "<parameter={}>\n{}\n</parameter>\n",
+    ),
+    "glm45": ("<tool_call>f\n{}</tool_call>", "<arg_key>{}</arg_key>\n<arg_value>{}</arg_value>\n"),
+    "minimax_m2": (
+        '<minimax:tool_call>\n<invoke name="f">\n{}</invoke>\n</minimax:tool_call>',
+        '<parameter name="{}">{}</parameter>\n',
+    ),
+    "minimax_m3": (
+        ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="f">{}]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>',
+        "]<]minimax[>[<{0}>{1}]<]minimax[>[</{0}>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAGS)
+@pytest.mark.parametrize("first", ["kind", "v"])
+@pytest.mark.parametrize(
+    ("kind", "text", "value"), [("text", "5", "5"), ("text", "[1]", "[1]"), ("count", "5", 5), ("list", "[1]", [1])]
+)  # fmt: skip
+def test_a_member_that_says_the_kind_types_those_before_and_after_it(
+    name: str, first: str, kind: str, text: str, value: Any
+) -> None:
+    around, one = TAGS[name]
+    members = [("kind", kind), ("v", text)] if first == "kind" else [("v", text), ("kind", kind)]
+    raw = around.format("".join(one.format(*member) for member in members))
+    for parts in ([raw], list(raw)):
+        tools = {"f": ToolDefinition(name="f", parameters=KINDS)}
+        parser = MarkupFormat(BY_NAME[name]).parser(ParserContext(tail="text", tools=tools))
+        (block,) = blocks(feed(parser, parts))
+        assert json.loads(block.text) == {"kind": kind, "v": value}

@@ -14,7 +14,7 @@ FORMATS = (
         name="qwen3",
         reasoning=marks.THINK,
         calls=objects.HERMES,
-        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4", "kolibri1"),
+        aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4", "kolibri1", "exaone4"),
         summary="<think> reasoning and JSON calls in <tool_call> tags (Qwen3, Qwen2.5, Hermes, Granite 4)",
     ),
     FormatSpec(
@@ -95,6 +95,7 @@ FORMATS = (
         reasoning=marks.KIMI_3,
         calls=tags.KIMI_K3,
         frame=marks.KIMI_3_TEXT,
+        hidden=marks.KIMI_3_END,
         summary="channels and typed arguments in special tokens (Kimi K3)",
     ),
     FormatSpec(
@@ -107,7 +108,7 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_45,
         hidden=marks.BOX,
-        aliases=("glm", "glm45_moe", "poolside_v1", "spark25"),
+        aliases=("glm", "glm45_moe", "poolside_v1", "spark25", "hyperclovax_seed_think"),
         summary="<think> reasoning and calls as <arg_key>, <arg_value> (GLM-4.5, GLM-4.6, Poolside)",
     ),
     FormatSpec(
@@ -115,7 +116,7 @@ FORMATS = (
         reasoning=marks.THINK,
         calls=tags.GLM_47,
         hidden=marks.BOX,
-        aliases=("glm47_moe", "ling3", "spark3"),
+        aliases=("glm47_moe", "ling3", "spark3", "glm53"),
         summary="as glm45, without line breaks (GLM-4.7, GLM-5, Ling 3, Spark 3)",
     ),
     FormatSpec(
@@ -368,8 +369,54 @@ FORMATS = (
         reasoning=marks.MUSE,
         calls=tags.MUSE_GLIMMER,
         frame=marks.MUSE_TEXT,
-        aliases=("muse",),
         summary="messages to self, to the user and to tools, with calls as <atem:invoke> (Muse Glimmer)",
+    ),
+    FormatSpec(
+        name="muse",
+        reasoning=marks.MUSE_SPARK,
+        calls=tags.MUSE_GLIMMER,
+        frame=marks.MUSE_SPARK_TEXT,
+        aliases=("musespark1x",),
+        summary="as muse_glimmer; messages without a recipient are reasoning, those to commentary text (Muse Spark)",
+    ),
+    FormatSpec(
+        name="beam",
+        reasoning=marks.BEAM,
+        calls=tags.BEAM,
+        frame=marks.BEAM_TEXT,
+        summary="channels as Harmony's and calls as <rfl:parameter> in messages to tools (Beam)",
+    ),
+    FormatSpec(
+        name="step5",
+        reasoning=marks.THINK_FROM_START,
+        calls=tags.QWEN_3_CODER,
+        summary="<think> reasoning that the prompt opens, and calls as qwen3_coder (Step 5)",
+    ),
+    FormatSpec(
+        name="qwen2_5_coder",
+        calls=objects.QWEN_2_5_CODER,
+        summary="JSON calls in <tools>, in <tool_call>, in a code block, or bare (Qwen2.5-Coder)",
+    ),
+    FormatSpec(
+        name="hyperclovax_seed_think_14b",
+        reasoning=marks.HYPERCLOVA_X,
+        calls=objects.HYPERCLOVA_X,
+        turn_ends=("<|stop|>", "<|endofturn|>"),
+        summary="/think messages and a JSON list of calls in messages to tool/function_call (HyperCLOVA X SEED Think 14B)",
+    ),
+    FormatSpec(
+        name="solar_open",
+        reasoning=marks.SOLAR_OPEN,
+        calls=headers.SOLAR_OPEN,
+        frame=marks.SOLAR_OPEN_TEXT,
+        summary="<|think|> and <|content|> messages, and JSON calls in <|tool_calls|> (Solar Open)",
+    ),
+    FormatSpec(
+        name="apriel",
+        reasoning=marks.APRIEL,
+        calls=objects.APRIEL,
+        hidden=marks.APRIEL_END,
+        summary="reasoning up to [BEGIN FINAL RESPONSE], and a JSON list of calls in <tool_calls> (Apriel)",
     ),
     FormatSpec(
         name="solar_open2",
@@ -381,6 +428,7 @@ FORMATS = (
         name="telechat4",
         reasoning=marks.THINK,
         calls=tags.TELECHAT_4,
+        aliases=("xing4_0", "xingchen4"),
         summary="<think> reasoning and calls as <param_key>, <param_value> (TeleChat 4)",
     ),
     FormatSpec(

@@ -13,6 +13,7 @@ KIMI_K2 = HeaderCalls(
     call_end="<|tool_call_end|>",
     separators=("<|tool_call_argument_begin|>",),
     opens=("{", "[", '"'),
+    arguments_after=("<|tool_call_argument_begin|>",),
     label=labels.kimi,
     head="<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>",
     tail="<|tool_call_end|>",
@@ -27,6 +28,8 @@ DEEPSEEK_V31 = HeaderCalls(
     call_end="<｜tool▁call▁end｜>",
     separators=("<｜tool▁sep｜>",),
     fences=("```json", "```"),
+    arguments_after=("<｜tool▁sep｜>",),
+    kinds=("function",),
     label=labels.plain,
     head="<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>",
     tail="<｜tool▁call▁end｜>",
@@ -41,6 +44,8 @@ DEEPSEEK_V3 = HeaderCalls(
     call_end=DEEPSEEK_V31.call_end,
     separators=DEEPSEEK_V31.separators,
     fences=DEEPSEEK_V31.fences,
+    arguments_after=DEEPSEEK_V31.arguments_after,
+    kinds=DEEPSEEK_V31.kinds,
     label=labels.plain,
     head="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
     tail="\n```<｜tool▁call▁end｜>",
@@ -53,6 +58,7 @@ DEEPSEEK_V3 = HeaderCalls(
 MISTRAL = HeaderCalls(
     call="[TOOL_CALLS]",
     separators=("[ARGS]", "[CALL_ID]"),
+    arguments_after=("[ARGS]",),
     label=labels.mistral,
     head="[TOOL_CALLS]{name}[ARGS]",
     tail="",
@@ -70,6 +76,7 @@ PLAMO_3 = HeaderCalls(
         "<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
         "<|plamo:end_tool_arguments:plamo|>",
     ),
+    arguments_after=("<|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",),
     label=labels.plain,
     head=(
         "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>"
@@ -79,3 +86,19 @@ PLAMO_3 = HeaderCalls(
     opening="<|plamo:begin_tool_requests:plamo|>",
     closing="<|plamo:end_tool_requests:plamo|>",
 )
+
+SOLAR_OPEN = HeaderCalls(
+    section="<|tool_calls|>",
+    section_end="<|calls|>",
+    call="<|tool_call:begin|>",
+    call_end="<|tool_call:end|>",
+    separators=("<|tool_call:name|>", "<|tool_call:args|>"),
+    arguments_after=("<|tool_call:args|>",),
+    label=labels.solar,
+    head="<|tool_call:begin|>{id}<|tool_call:name|>{name}<|tool_call:args|>",
+    tail="<|tool_call:end|>",
+    opening="<|tool_calls|>",
+    closing="<|calls|>",
+    ids="[a-z0-9]{10}",
+)
+"""Solar Open: an id before the name, which its prompt shows again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway_parsers.kit.json_calls import JsonCalls
 from gateway_parsers.kit.labels import mistral_id
+from gateway_parsers.kit.python_reader import PythonShape
 
 HERMES = JsonCalls(start="<tool_call>", end="</tool_call>")
 """Hermes 2 Pro, Qwen2.5, Qwen3 and many fine-tunes."""
@@ -15,6 +16,7 @@ K2_HORIZON_JSON = JsonCalls(
     more_ends=("</ifm|tool_calls>",),
 )
 
+LLAMA_3_PYTHON = PythonShape(end="<|eom_id|>", more_starts=("<|python_tag|>",))
 LLAMA_3 = JsonCalls(
     start="",
     end="",
@@ -22,8 +24,9 @@ LLAMA_3 = JsonCalls(
     bare_starts=("{", "["),
     head='{"name": {name}, "parameters": ',
     between="; ",
+    reads_python=LLAMA_3_PYTHON,
 )
-"""Llama 3.1 to 3.3: one bare object, or several separated by semicolons."""
+"""Llama 3.1 to 3.3: one bare object, or several separated by semicolons; after the marker also `NAME(...)`."""
 
 PLAIN_JSON = JsonCalls(start="", end="", bare_starts=("{", "["), between="\n")
 """Models instructed to answer with `{"name": ..., "arguments": ...}`."""
@@ -111,3 +114,31 @@ GIGACHAT_3 = JsonCalls(
     more_starts=("function call<|role_sep|>",),
     before="",
 )
+
+HYPERCLOVA_X = JsonCalls(
+    start="-> tool/function_call",
+    end="",
+    more_starts=("<|im_start|>assistant -> tool/function_call",),
+    listed=True,
+)
+"""HyperCLOVA X SEED Think 14B: a message to the tools."""
+
+QWEN_2_5_CODER = JsonCalls(
+    start="<tools>",
+    end="</tools>",
+    more_starts=("<tool_call>",),
+    more_ends=("</tool_call>", "```"),
+    bare_starts=("{", "```json"),
+)
+"""Qwen2.5-Coder repeats the tags in which the prompt lists the tools."""
+
+APRIEL = JsonCalls(
+    start="<tool_calls>",
+    end="</tool_calls>",
+    more_starts=("<tool_call>",),
+    more_ends=("</tool_call>",),
+    before="",
+    after="",
+    listed=True,
+)
+"""Apriel 1.5's prompt names both tags."""

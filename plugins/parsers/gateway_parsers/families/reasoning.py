@@ -83,11 +83,14 @@ KIMI_1 = ReasoningMarkers(open="◁think▷", close="◁/think▷", call_ends_it
 KIMI_3 = ReasoningMarkers(
     open="<|open|>think<|sep|>",
     close="<|close|>think<|sep|>",
+    also_close=("<|close|>message<|sep|>",),
     after_open="",
     before_close="",
     after_close="",
     call_ends_it="always",
 )
+KIMI_3_END = ("<|end_of_msg|>",)
+"""Ends a message."""
 KIMI_3_TEXT = Frame(
     open="<|open|>response<|sep|>",
     close="<|close|>response<|sep|>",
@@ -193,6 +196,17 @@ MUSE = ReasoningMarkers(
     after_close="",
     call_ends_it="always",
 )
+MUSE_SPARK = replace(
+    MUSE,
+    also_open=(
+        *MUSE.also_open,
+        "<|start|>assistant<|message|>",
+        "<|message|>",
+        "<|start|>assistant to=developer<|message|>",
+        "to=developer<|message|>",
+    ),
+)
+"""A message without a recipient is reasoning. So is one to the developer, which is not for the user."""
 MUSE_TEXT = Frame(
     open="<|start|>assistant to=user<|message|>",
     close="<|eot|>",
@@ -205,3 +219,70 @@ MUSE_TEXT = Frame(
     special=True,
     ends_reasoning=("<|start|>assistant to=user<|message|>",),
 )
+MUSE_SPARK_TEXT = replace(
+    MUSE_TEXT,
+    also_open=(
+        "to=user<|message|>",
+        "<|start|>assistant to=commentary<|message|>",
+        "to=commentary<|message|>",
+    ),
+)
+
+BEAM = ReasoningMarkers(
+    open="<|channel|>analysis<|message|>",
+    close="<|end|>",
+    also_open=("<|start|>assistant<|channel|>analysis<|message|>",),
+    also_close=("<|end|><|start|>assistant",),
+    open_where="anywhere",
+    after_open="",
+    before_close="",
+    after_close="<|start|>assistant",
+    call_ends_it="always",
+)
+BEAM_TEXT = Frame(
+    open="<|channel|>final<|message|>",
+    close="<|return|>",
+    also_open=("<|start|>assistant<|channel|>final<|message|>",),
+    also_close=("<|end|>", "<|end|><|start|>assistant", "<|call|>"),
+    special=True,
+    ends_reasoning=("<|channel|>final<|message|>", "<|start|>assistant<|channel|>final<|message|>"),
+)
+HYPERCLOVA_X = ReasoningMarkers(
+    open="/think\n",
+    also_open=("<|im_start|>assistant/think\n",),
+    close="<|im_end|>\n<|im_start|>assistant",
+    also_close=("<|im_end|><|im_start|>assistant",),
+    open_where="fresh",
+    after_open="",
+    before_close="",
+    after_close="\n",
+    call_ends_it="always",
+)
+SOLAR_OPEN = ReasoningMarkers(
+    open="<|think|>",
+    close="<|end|>",
+    also_open=("<|begin|>assistant<|think|>",),
+    also_close=("<|end|><|begin|>assistant",),
+    open_where="anywhere",
+    after_open="",
+    before_close="",
+    after_close="<|begin|>assistant",
+    call_ends_it="always",
+)
+SOLAR_OPEN_TEXT = Frame(
+    open="<|content|>",
+    close="<|end|>",
+    also_open=("<|begin|>assistant<|content|>",),
+    also_close=("<|end|><|begin|>assistant", "<|flush|>"),
+    special=True,
+    ends_reasoning=("<|begin|>assistant<|content|>", "<|content|>"),
+)
+APRIEL = ReasoningMarkers(
+    open="Here are my reasoning steps:",
+    close="[BEGIN FINAL RESPONSE]",
+    open_where="fresh",
+    default_start="reasoning",
+    after_close="\n",
+)
+APRIEL_END = ("\n[END FINAL RESPONSE]", "[END FINAL RESPONSE]")
+"""The end of Apriel 1.5's answers."""

@@ -82,16 +82,27 @@ def _dsml(word: str, *, prefix: str = _DSML, spellings: tuple[TagCalls, ...] = (
     )
 
 
-_DSML_SPELLINGS = tuple(_dsml("tool_calls", prefix=f"{bar}DSML{bar}") for bar in ("｜｜", "‖", "|"))
-"""Variants with other bar characters, which the models sometimes write."""
+def _spaced_dsml(prefix: str = _DSML, *, spellings: tuple[TagCalls, ...] = ()) -> TagCalls:
+    """Tags with a space after the prefix."""
+    return _invokes(
+        f"<{prefix} calls>",
+        f"</{prefix} calls>",
+        f"{prefix} ",
+        typed=True,
+        more_starts=(f"<{prefix} invoke",),
+        spellings=spellings,
+    )
+
+
+_BARS = ("｜｜", "‖", "|")
+"""Other bar characters, which the models sometimes write."""
+_DSML_VARIANTS = tuple(_dsml("tool_calls", prefix=f"{bar}DSML{bar}") for bar in _BARS)
+_SPACED_DSML_VARIANTS = tuple(_spaced_dsml(f"{bar}DSML{bar}") for bar in _BARS)
+_DSML_SPELLINGS = (*_DSML_VARIANTS, _spaced_dsml(), *_SPACED_DSML_VARIANTS)
 DEEPSEEK_V32 = _dsml("function_calls", spellings=_DSML_SPELLINGS)
 DEEPSEEK_V4 = _dsml("tool_calls", spellings=_DSML_SPELLINGS)
-DEEPSEEK_V41 = _invokes(
-    f"<{_DSML} calls>",
-    f"</{_DSML} calls>",
-    f"{_DSML} ",
-    typed=True,
-    more_starts=(f"<{_DSML} invoke",),
+DEEPSEEK_V41 = _spaced_dsml(
+    spellings=(*_SPACED_DSML_VARIANTS, _dsml("tool_calls"), *_DSML_VARIANTS)
 )
 
 GIGACHAT_35 = _invokes(
@@ -255,3 +266,24 @@ MINICPM_5 = TagCalls(
     tail="</function>",
     cdata=True,
 )
+
+BEAM = TagCalls(
+    start=" to=",
+    end="<|call|>",
+    more_starts=("<|start|>assistant to=", "to="),
+    prose_starts=(" to=", "to="),
+    call_open="",
+    call_close="<|end|>",
+    head_end=("<|channel|>analysis <|constrain|>xml<|message|>",),
+    key_open="<rfl:parameter",
+    value_close="</rfl:parameter>",
+    key_attribute="name",
+    noise=("<|start|>assistant",),
+    trim="newline",
+    head=" to={name}<|channel|>analysis <|constrain|>xml<|message|>",
+    parameter='<rfl:parameter name="{key}">\n{value}\n</rfl:parameter>',
+    tail="",
+    between="<|end|><|start|>assistant",
+    closing="<|call|>",
+)
+"""Calls are messages of their own, in channels as Harmony's."""

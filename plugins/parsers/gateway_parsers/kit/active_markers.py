@@ -87,10 +87,15 @@ class ActiveMarkers:
         if marks is not None and state.inside:
             markers += [Marker(text, "close") for text in marks.closes]
             markers += [Marker(text, "swallow", "fresh") for text in marks.opens]
+            if self.special:
+                markers += [Marker(text, "hide") for text in marks.opens if _is_special(text)]
         elif marks is not None:
             markers += [Marker(text, "open", marks.open_where) for text in marks.opens]
             late: Where = "anywhere" if state.ended_by_call else "line"
             markers += [Marker(text, "swallow", late) for text in marks.closes]
+            # At the end of a line it ends thinking that was ended before; within one it may be prose.
+            markers += [Marker(f"{text}\n\n", "swallow", "unquoted") for text in marks.closes]
+            markers += [Marker(text, "swallow", "last") for text in marks.closes]
         syntax = self._spec.calls
         if syntax is not None and state.calls:
             certain = state.inside and self.special
@@ -136,6 +141,11 @@ class ActiveMarkers:
                 if text not in taken
             ]
         return markers
+
+
+def _is_special(text: str) -> bool:
+    """Whether a marker looks like a special token, which is never prose."""
+    return "|" in text or "｜" in text
 
 
 def _markup_of(syntax: CallSyntax | None) -> CallMarkup:

@@ -22,6 +22,8 @@ def arguments_schema(tool: ToolDefinition | None) -> SchemaNode:
 
 
 _MAX_BRANCHES: Final = 64
+_LOOKED_AT: Final = 12
+"""Branches, and members of each, among which a discriminator is searched: each call of a union is searched anew."""
 
 
 class MemberTypes:
@@ -31,11 +33,14 @@ class MemberTypes:
     whose schema is a constant or an enumeration says which branch it is.
     """
 
-    __slots__ = ("_branches", "_schema", "choices")
+    __slots__ = ("_branches", "_discriminated", "_schema", "choices")
 
     def __init__(self, schema: SchemaNode) -> None:
         self._schema = schema
         self._branches = list(islice(_branches(schema), _MAX_BRANCHES))
+        self._discriminated = len(self._branches) > 1 and any(
+            map(_has_discriminator, self._branches)
+        )
         self.choices: tuple[str, ...] = ()
         """The texts that the member of the last `of` may have, if its schema lists them."""
 
@@ -62,6 +67,23 @@ class MemberTypes:
                 self.choices += tuple(each for each in listed if isinstance(each, str))
         return frozenset(types)
 
+    def undecided(self, key: str) -> bool:
+        """Whether the types of the member `key` depend on a member that is not written yet."""
+        if len(self._branches) < 2 or self._discriminated is False:
+            return False
+        found = [branch.member(key) for branch in self._branches]
+        members = [node for node in found if node is not None]
+        if any(map(_is_listed, members)) or len({node.types() for node in members}) < 2:
+            return False
+        if self._discriminated is None:
+            self._discriminated = any(map(_has_discriminator, self._branches[:_LOOKED_AT]))
+        return self._discriminated
+
+    @property
+    def branch(self) -> SchemaNode:
+        """The schema's only branch that is left, or the schema."""
+        return self._branches[0] if len(self._branches) == 1 else self._schema
+
     def learn(self, key: str, text: str) -> None:
         """The member `key` has been written as `text`, a string's text or JSON."""
         fitting = [branch for branch in self._branches if _allows(branch.member(key), text)]
@@ -73,6 +95,18 @@ def _branches(schema: SchemaNode) -> Iterator[SchemaNode]:
         members = schema.resolved().get(keyword)
         for member in members if isinstance(members, list) else ():
             yield schema.child(member)
+
+
+def _is_listed(node: SchemaNode) -> bool:
+    schema = node.resolved()
+    return "const" in schema or "enum" in schema
+
+
+def _has_discriminator(branch: SchemaNode) -> bool:
+    properties = branch.resolved().get("properties")
+    names = properties if isinstance(properties, dict) else {}
+    members = (branch.member(name) for name in islice(names, _LOOKED_AT))
+    return any(node is not None and _is_listed(node) for node in members)
 
 
 def _allows(node: SchemaNode | None, text: str) -> bool:

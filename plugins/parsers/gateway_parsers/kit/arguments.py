@@ -29,14 +29,19 @@ class ArgumentWriter:
         "_choices",
         "_count",
         "_held",
+        "_hint",
         "_key",
         "_members",
         "_mixed",
+        "_nameless",
+        "_pending",
         "_said",
         "_spaces",
         "_started",
         "_trim",
         "_types",
+        "_waits",
+        "_written",
         "parts",
     )
 
@@ -50,11 +55,20 @@ class ArgumentWriter:
         """The text of the open value, if it may decide about the types of later ones."""
         self._trim = trim
         self._count = count
+        self._written = count
+        """Number of members in the output so far."""
+        self._waits = False
+        """Whether the type of the open value depends on a later one."""
+        self._hint: Hint = None
+        self._pending: list[tuple[str, Hint, str]] = []
+        """Members whose types depend on later ones: keys, hints and texts."""
         self._types: frozenset[JsonType] = frozenset()
         self._mixed: MixedText | None = None
         self._held: list[str] | None = None
         self._spaces: list[str] = []
         self._started = False
+        self._nameless = ""
+        """The key of an open value without a name, which is left out if the value is empty, too."""
 
     @property
     def count(self) -> int:
@@ -68,7 +82,12 @@ class ArgumentWriter:
 
     def key(self, name: str, hint: Hint = None) -> None:
         """Start a value under `name`."""
-        self.parts.append(f"{', ' if self._count else '{'}{quoted(name)}: ")
+        written = self._prefix(name)
+        self._waits = self._members.undecided(name)
+        self._nameless = "" if name else written
+        if name and not self._waits:
+            self.parts.append(written)
+            self._written += 1
         self._count += 1
         self._started = False
         self._spaces = []
@@ -76,12 +95,12 @@ class ArgumentWriter:
         self._choices = self._members.choices
         self._key = name
         self._said = [] if self._members.narrows else None
-        if hint == "string" and (not types or "string" in types):
-            types = STRING
-        elif hint == "json":
-            types = types - STRING
-        self._types = types
+        self._types = types = _hinted(types, hint)
+        self._hint = hint
         self._mixed = None
+        if self._nameless or self._waits:
+            self._held = []
+            return
         if types == STRING:
             self._held = None
             self.parts.append('"')
@@ -89,6 +108,12 @@ class ArgumentWriter:
         self._held = []
         if "string" in types or not (types or hint):
             self._mixed = MixedText(types or ANY_TYPE)
+
+    def member(self, name: str, as_json: str) -> None:
+        """Write a whole value under `name`."""
+        self.parts += (self._prefix(name), as_json)
+        self._written += 1
+        self._count += 1
 
     def text(self, piece: str) -> None:
         """Append to the open value."""
@@ -129,19 +154,62 @@ class ArgumentWriter:
             self.parts.append(_escaped(spaces) + '"')
         else:
             text = "".join(self._held) + spaces
+            if self._waits:
+                self._pending.append((self._key, self._hint, text))
+                self._held = None
+                return
+            if self._nameless:
+                if not text.strip():
+                    self._count -= 1
+                    self._held = None
+                    return
+                self.parts.append(self._nameless)
+                self._written += 1
             types = self._types or (ANY_TYPE if self._mixed is not None else frozenset())
-            untyped = not self._types and text.strip() == "None"  # Python's spelling, like True
-            if text in self._choices and "string" in types:
-                self.parts.append(quoted(text))
-            else:
-                self.parts.append("null" if untyped else typed(text, types))
+            self.parts.append(_value(text, self._types, types, self._choices))
         self._held = None
         if self._said is not None:
             self._members.learn(self._key, "".join(self._said))
+            if self._pending:
+                self.release(every=False)
+
+    def release(self, *, every: bool) -> None:
+        """Write the members that waited for others: every one, or those whose types are known now."""
+        pending, self._pending = self._pending, []
+        for key, hint, text in pending:
+            if not every and self._members.undecided(key):
+                self._pending.append((key, hint, text))
+                continue
+            known = _hinted(self._members.of(key), hint)
+            mixed = "string" in known or not (known or hint)
+            types = known or (ANY_TYPE if mixed else frozenset())
+            self.parts += (self._prefix(key), _value(text, known, types, self._members.choices))
+            self._written += 1
+
+    def _prefix(self, key: str) -> str:
+        return f"{', ' if self._written else '{'}{quoted(key)}: "
 
     def finish(self) -> None:
         """End the arguments."""
+        self.release(every=True)
         self.parts.append("}" if self._count else "{}")
+
+
+def _hinted(types: frozenset[JsonType], hint: Hint) -> frozenset[JsonType]:
+    """The types of a value, of which the markup says something."""
+    if hint == "string" and (not types or "string" in types):
+        return STRING
+    return types - STRING if hint == "json" else types
+
+
+def _value(
+    text: str, known: frozenset[JsonType], types: frozenset[JsonType], choices: tuple[str, ...]
+) -> str:
+    """The JSON text of a value. `known`: the types that the schema allows, `choices`: the texts that it lists."""
+    if text in choices and "string" in types:
+        return quoted(text)
+    untyped = not known and text.strip() == "None"  # Python's spelling, like True
+    return "null" if untyped else typed(text, types)
 
 
 def typed(text: str, types: frozenset[JsonType]) -> str:

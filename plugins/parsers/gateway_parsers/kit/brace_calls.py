@@ -15,6 +15,7 @@ from gateway.sdk.constraints import Const, Constraint, FreeText, Repeat
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.constrain import calls_of, repeated
+from gateway_parsers.kit.free_text import custom_arguments, is_custom
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
@@ -29,7 +30,8 @@ from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept, CallReader
 from gateway_parsers.kit.template import in_order, members_of_call
 
-_NAME: Final = re.compile(r":?(?:call)?:?\s*([^\s<>{}\[\]()\"'|:,]+)")
+_WORD: Final = r"[^\s<>{}\[\]()\"'|:,]+"
+_NAME: Final = re.compile(rf":?(?:call:|call\Z)?:?\s*((?:{_WORD}:)*{_WORD})")
 _MAX_DEPTH: Final = 8
 
 
@@ -70,7 +72,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def literals(self) -> LiteralSyntax:
         return LiteralSyntax(
-            quotes=(Quote(self.mark, False), Quote('"', True), Quote("'", True)),
+            quotes=(Quote(self.mark, False), Quote('"', True), Quote("'", True), Quote("`", True)),
             stops=self.stops,
             lenient_mark=self.mark,
             coerces_strings=True,
@@ -160,7 +162,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 class BraceReader(StepReader):
     """The reader of `BraceCalls`. A call starts at its brace. Arguments are converted to JSON as they arrive."""
 
-    __slots__ = ("_ends", "_head", "_shape", "_tools", "_value")
+    __slots__ = ("_called", "_ends", "_free", "_head", "_shape", "_tools", "_value")
 
     def __init__(
         self,
@@ -173,12 +175,20 @@ class BraceReader(StepReader):
         self._shape = shape
         self._tools = tools
         self._head = ""
-        self._ends = "{" if marker in shape.fresh_starts else "{(<"
+        self._ends = "{" if marker in shape.fresh_starts else "{(<\n"
         """What may follow the name."""
         self._value = LiteralValue(shape.literals, None)
+        self._called = ""
+        self._free: list[str] = []
+        """What was written for a custom tool."""
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
+            return
+        if self.undecided and self._step is BraceReader._free_text:
+            self._end_free(stopped=stopped)
+            self.unclosed = True
+            self.status = "done"
             return
         if self.undecided:
             self._end_at_name(stopped=stopped)
@@ -223,6 +233,14 @@ class BraceReader(StepReader):
         self._head += text[pos:end]
         if end == len(text):
             return end
+        hit = _NAME.fullmatch(self._head.strip())
+        if hit is not None and text[end] not in ":":
+            called = self._tool(hit[1])
+            if is_custom(self._tools.get(called)) and "<" in self._ends:
+                return self._begin_free(called, text, end, final)
+        if text[end] == "\n":
+            self._head += "\n"
+            return end + 1
         bare = text[end] == "<"
         if bare:
             if not final and self._shape.stops.begins_at(text, end):
@@ -230,8 +248,8 @@ class BraceReader(StepReader):
             if self._shape.stops.at(text, end) is None:
                 self.status = "failed"
                 return end
-        hit = _NAME.fullmatch(self._head.strip())
-        if hit is None or not self._start(hit[1]):
+        called = self._tool(hit[1]) if hit is not None else ""
+        if not self._start(called):
             self.status = "failed"
             return end
         if bare:
@@ -240,13 +258,77 @@ class BraceReader(StepReader):
             self._end()
             self._step = BraceReader._after
             return end
-        self._value = LiteralValue(self._shape.literals, arguments_schema(self._tools.get(hit[1])))
+        schema = arguments_schema(self._tools.get(called))
+        first = next(iter(schema.resolved().get("properties") or ()), "argument_1")
+        self._value = LiteralValue(self._shape.literals, schema, first_name=first)
         self._step = BraceReader._body
         if text[end] == "(":
             self.recoveries += 1
             self._arguments(self._value.read("{", 0, final=False)[1])
             return end + 1
         return end
+
+    def _tool(self, name: str) -> str:
+        """The tool that a name refers to, which may have a namespace."""
+        if name in self._tools or ":" not in name:
+            return name
+        if name.partition(":")[0] in self._tools:
+            return ""  # what follows is no name
+        last = name.rpartition(":")[2]
+        guesses = (name.replace(":", "__"), last)
+        return next(
+            (guess for guess in guesses if guess in self._tools), name if not self._tools else last
+        )
+
+    def _begin_free(self, name: str, text: str, pos: int, final: bool) -> int:
+        """Begin a call of a custom tool, unless the call ends at `pos`."""
+        if not final and self._shape.stops.begins_at(text, pos):
+            return pos
+        if not self._accepts(name):
+            self.status = "failed"
+            return pos
+        self._called = name
+        self._step = BraceReader._free_text
+        return pos
+
+    def _free_text(self, text: str, pos: int, final: bool) -> int:
+        """Read all that is written for a custom tool."""
+        stops = self._shape.stops
+        hit = stops.find(text, pos, MarkerContext(), final=final)
+        end = hit[0] if hit is not None else len(text)
+        if hit is None and not final:
+            end -= stops.held(text, pos, MarkerContext())
+        self._free.append(text[pos:end])
+        if hit is not None:
+            self._end_free(stopped=True)
+            self._step = BraceReader._after
+        return end
+
+    def _end_free(self, *, stopped: bool) -> None:
+        written = "".join(self._free).strip(WHITESPACE)
+        self._accept = None
+        self._start(self._called)
+        if written[:1] in ("{", "("):
+            value = LiteralValue(
+                self._shape.literals, arguments_schema(self._tools.get(self._called))
+            )
+            _, as_json = value.read("{" + written[1:], 0, final=True)
+            if value.done and _has_input(as_json):
+                self._arguments(as_json)
+                self._end()
+                return
+            written = written[1:].removesuffix("}" if written[0] == "{" else ")").strip(WHITESPACE)
+        self.recoveries += 1
+        mark = self._shape.mark
+        text = written.removeprefix(mark).removesuffix(mark)
+        for quotes in ('"""', "'''"):
+            if text.startswith(quotes) and text.endswith(quotes) and len(text) > len(quotes):
+                text = text[3:-3]
+        if stopped:
+            self._arguments(custom_arguments(text) if text else "{}")
+            self._end()
+        elif text:
+            self._arguments(custom_arguments(text)[:-2])
 
     def _body(self, text: str, pos: int, final: bool) -> int:
         value = self._value
@@ -273,3 +355,12 @@ class BraceReader(StepReader):
         self.unclosed = True
         self.recoveries += 1
         return start
+
+
+def _has_input(as_json: str) -> bool:
+    """Whether arguments are those of a custom tool."""
+    try:
+        value = json.loads(as_json)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and isinstance(value.get("input"), str)

@@ -23,7 +23,8 @@ class CallMarkup:
         self.outer_end = outer_end
         texts = sorted(set(markup), key=len, reverse=True)
         self.tag_end = _SEPARATOR if any(_SEPARATOR in text for text in texts) else ">"
-        attributes = f"{_ATTRIBUTES}(?:{re.escape(self.tag_end)})?"
+        # Without the tag's end, what follows its start is not known to belong to it.
+        attributes = f"(?:{_ATTRIBUTES}(?:{re.escape(self.tag_end)}|\\Z))?"
         self.complete = tuple(text for text in texts if not is_open_tag(text))
         self.tags = tuple(text for text in texts if is_open_tag(text))
         """Starts of tags with attributes."""
@@ -32,23 +33,26 @@ class CallMarkup:
         self._beginnings = frozenset(text[:end] for text in texts for end in range(1, len(text)))
         self._longest = max(map(len, texts), default=0)
 
-    def split(self, text: str, *, final: bool) -> tuple[list[tuple[int, str]], bool]:
-        """The pieces of `text` that are not markup, with their offsets, and whether it ends within a tag.
+    def split(self, text: str, *, final: bool) -> tuple[list[tuple[int, str]], str | None]:
+        """The pieces of `text` that are not markup, with their offsets, and what is within the tag that it ends in; None
+        if it ends in none.
 
         `final`: nothing follows, so that the beginning of a marker at its end is markup too.
         """
         end = len(text) - (self.partial(text, 0) if final else 0)
         pieces: list[tuple[int, str]] = []
         pos = 0
-        open_tag = False
+        open_tag: str | None = None
         for hit in self._pattern.finditer(text, 0, end) if self._pattern is not None else ():
             if hit.start() > pos:
                 pieces.append((pos, text[pos : hit.start()]))
             pos = hit.end()
-            open_tag = is_open_tag(hit[0]) and not hit[0].endswith(self.tag_end)
+            within = is_open_tag(hit[0]) and not hit[0].endswith(self.tag_end)
+            start = next((tag for tag in self.tags if hit[0].startswith(tag)), "")
+            open_tag = hit[0][len(start) :] if within else None
         if pos < end:
             pieces.append((pos, text[pos:end]))
-        return pieces, open_tag and pos == end
+        return pieces, open_tag if pos == end else None
 
     def partial(self, text: str, pos: int) -> int:
         """The length of the beginning of a marker that `text[pos:]` ends with."""

@@ -145,15 +145,18 @@ def _finite(value: Any) -> bool:
 class MixedText:
     """Tracks whether streamed text can still be something other than a string. Examines each character once."""
 
-    __slots__ = ("_head", "_numeric", "_types")
+    __slots__ = ("_gap", "_head", "_numeric", "_types")
 
     def __init__(self, types: Collection[JsonType]) -> None:
         self._types = types
         self._head = ""
+        self._gap = False
+        """Whether white space follows the text so far; no number goes on after it."""
         self._numeric = "integer" in types or "number" in types
 
     def may_be_other(self, piece: str) -> bool:
         """Whether that still holds after `piece`."""
+        begun = bool(self._head)
         if len(self._head) < 8:
             self._head = (self._head + piece if self._head else piece.lstrip())[:8]
         head = self._head
@@ -163,7 +166,11 @@ class MixedText:
             head[0] == "[" and "array" in self._types
         ):
             return True
-        self._numeric = self._numeric and not piece.strip().strip(_NUMBER_CHARACTERS)
+        if self._numeric:
+            body = piece.strip()
+            self._gap = self._gap or (begun and piece[:1].isspace())
+            self._numeric = not body or not (self._gap or body.strip(_NUMBER_CHARACTERS))
+            self._gap = self._gap or piece[-1:].isspace()
         return self._numeric or any(
             literal.startswith(word)
             or (word.startswith(literal) and not word[len(literal) :].strip())

@@ -20,12 +20,14 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
     """Data of families whose calls have headers; a `CallSyntax`. The templates are what the model writes."""
 
     head: str
-    """Start of a call, with `{name}` and optionally `{index}`, which counts calls from 0."""
+    """Start of a call, with `{name}` and optionally `{index}`, which counts calls from 0, or `{id}`."""
     tail: str
     """End of a call."""
     opening: str = ""
     closing: str = ""
     between: str = ""
+    ids: str = ""
+    """A pattern of the ids, if the head has any."""
     reads_json: JsonCalls | None = None
     """JSON calls after the same marker, which other versions of the family write."""
 
@@ -46,14 +48,14 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
 
         def choose(first: str) -> CallReader:
             if first in "[{":
-                return JsonCallReader(other, marker, accept)
+                return JsonCallReader(other, marker, accept, tools)
             return HeaderReader(self, marker, accept, tools)
 
         return ChoiceReader(marker, choose)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = [
-            fill(self.head, {"name": call.name, "index": str(index)})
+            fill(self.head, {"name": call.name, "index": str(index), "id": f"{index:010}"})
             + (call.arguments.strip() or "{}")
             + self.tail
             for index, call in enumerate(calls)
@@ -66,7 +68,10 @@ class HeaderCalls(HeaderShape, frozen=True, kw_only=True):
         options = tuple(
             in_order(
                 [
-                    *constraints(self.head, {"name": tool.name, "index": Regex("[0-9]+")}),
+                    *constraints(
+                        self.head,
+                        {"name": tool.name, "index": Regex("[0-9]+"), "id": Regex(self.ids)},
+                    ),
                     arguments_constraint(tool, schema=schemas or bool(tool.strict)),
                     Const(self.tail),
                 ]

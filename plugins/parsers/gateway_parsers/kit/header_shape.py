@@ -25,6 +25,10 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
     """First characters of the JSON, which also end the header."""
     fences: tuple[str, ...] = ()
     """Code fences that may surround the JSON and are ignored."""
+    arguments_after: tuple[str, ...] = ()
+    """Markers after which only arguments follow, even if they are no JSON."""
+    kinds: tuple[str, ...] = ()
+    """What may be in place of the name before such a marker. The name is then the line after it."""
     label: Callable[[list[str], Collection[str]], tuple[str, str | None]]
     """Converts the parts of a header to a name and an id, given the tools' names.
 
@@ -48,7 +52,8 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def markup(self) -> tuple[str, ...]:
-        return (*self.starts, *self.separators, *self.ends)
+        fences = (fence for fence in self.fences if fence.startswith("<"))
+        return (*self.starts, *self.separators, *fences, *self.ends)
 
     @cached_property
     def outside(self) -> MarkerSet:
@@ -75,6 +80,12 @@ class HeaderShape(Struct, frozen=True, kw_only=True, dict=True):
     def stops(self) -> MarkerSet:
         """Markers that end the JSON early when outside a string."""
         return _markers(dict.fromkeys((*self.starts, *self.ends), "stop"))
+
+    @cached_property
+    def text_stops(self) -> MarkerSet:
+        """Markers that end arguments that are no JSON."""
+        closing = (fence for fence in self.fences if fence.startswith("<"))
+        return _markers(dict.fromkeys((*self.starts, *self.ends, *closing), "stop"))
 
     @cached_property
     def after_json(self) -> MarkerSet:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from gateway.sdk import CallArgumentsDelta
+from gateway.sdk import CallArgumentsDelta, ToolDefinition
+from gateway_parsers.kit.argument_types import arguments_schema
+from gateway_parsers.kit.coercion import quoted, string_value
 from gateway_parsers.kit.encoded import EncodedArguments
+from gateway_parsers.kit.free_text import custom_arguments, is_custom
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.json_text import JsonStringReader
 from gateway_parsers.kit.json_value import JsonValue
@@ -15,6 +19,8 @@ from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.reader import Step, StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
+_DRIFTED_KEYS: Final = ("args", "params")
+"""Keys that models write in place of `arguments`."""
 _QUOTES: Final = "\"'"
 _FENCE: Final = re.compile(r"`{0,3}[a-z]{0,16}")
 
@@ -24,13 +30,20 @@ class JsonCallReader(StepReader):
     Arguments are emitted as they arrive."""
 
     __slots__ = (
-        "_bare", "_begun", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_have_arguments", "_key", "_key_open", "_length", "_list", "_name",
-        "_scalar", "_some_arguments", "_syntax", "_text", "_value",
+        "_bare", "_begun", "_beside", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_free", "_have_arguments", "_is_beside", "_key", "_key_open",
+        "_length", "_list", "_name", "_scalar", "_some_arguments", "_syntax", "_text", "_tools", "_value",
     )  # fmt: skip
 
-    def __init__(self, syntax: JsonShape, marker: str, accept: Accept | None) -> None:
+    def __init__(
+        self,
+        syntax: JsonShape,
+        marker: str,
+        accept: Accept | None,
+        tools: Mapping[str, ToolDefinition],
+    ) -> None:
         super().__init__(marker, accept, JsonCallReader._before)
         self._syntax = syntax
+        self._tools = tools
         self._bare = marker in syntax.bare
         self._list = marker.endswith("[")
         """Whether the calls are in a list."""
@@ -55,7 +68,7 @@ class JsonCallReader(StepReader):
     def _ends_after_name(self) -> bool:
         """Whether the output ended after the name of a call and before its arguments. Starts the call."""
         bare = self._bare and self._step is not JsonCallReader._member
-        return self._name is not None and not bare and self._begin()
+        return self._name is not None and not bare and self._take_beside() and self._begin()
 
     def _is_complete(self, *, stopped: bool) -> bool:
         """Whether the last call of an ended output lacks only closing brackets."""
@@ -85,6 +98,16 @@ class JsonCallReader(StepReader):
         self._text = JsonStringReader()
         self._scalar: str | None = None
         self._encoded = EncodedArguments('"')
+        self._free: list[str] = []
+        """The JSON text of arguments that are read whole before it is known what they are."""
+        self._beside: dict[str, list[str]] = {}
+        """Members beside the name that may be the arguments, as pieces of JSON."""
+        self._is_beside = False
+        """Whether the open member is one of them."""
+
+    @property
+    def _is_custom(self) -> bool:
+        return is_custom(self._tools.get(self._name or ""))
 
     def _before(self, text: str, pos: int, final: bool) -> int:
         pos = skip(text, pos, WHITESPACE)
@@ -145,10 +168,27 @@ class JsonCallReader(StepReader):
         if self._depth:
             self._depth -= 1
             return pos + 1
-        if self._name is None or not self._begin():
+        if self._name is None or not self._take_beside() or not self._begin():
             return self._broken(pos)
         self._end_call()
         return pos + 1
+
+    def _take_beside(self) -> bool:
+        """Make the members beside the name the arguments, if there are no others. Returns False if the tool has no such
+        parameters."""
+        beside = {} if self._have_arguments else self._beside
+        if not beside:
+            return True
+        tool = self._tools.get(self._name or "")
+        known = arguments_schema(tool).resolved().get("properties")
+        if not is_custom(tool) and isinstance(known, dict) and known.keys().isdisjoint(beside):
+            return False
+        self.recoveries += 1
+        members = (f"{quoted(key)}: {''.join(parts)}" for key, parts in beside.items())
+        self._have_arguments = True
+        in_value = self._step is JsonCallReader._other or self._step is JsonCallReader._value_start
+        self._emit("{" + ", ".join(members) + "}" * (not in_value))  # in a value if it is cut off
+        return True
 
     def _is_doubled(self) -> bool:
         """Whether a second brace at the start of a call is ignored. Models learn it from templates with `{{`."""
@@ -161,7 +201,10 @@ class JsonCallReader(StepReader):
         if self._text.done:
             if self._syntax.name_is_key and self._name is None:
                 return self._named(self._key, pos, then_colon=True)
-            if self._bare and self.undecided and self._key not in self._syntax.first_keys:
+            known = self._key in self._syntax.first_keys or (
+                self._is_custom and self._key == "input"
+            )
+            if self._bare and self.undecided and not known:
                 return self._broken(pos)
             self._step = JsonCallReader._colon
         return pos
@@ -180,10 +223,10 @@ class JsonCallReader(StepReader):
         if pos == len(text):
             return pos
         syntax = self._syntax
-        quoted = text[pos] in _QUOTES
+        is_text = text[pos] in _QUOTES
         wrapped = self._key in syntax.wrapper_keys and not syntax.name_is_key
-        if self._name is None and (self._key in syntax.name_keys or (wrapped and quoted)):
-            if not quoted:
+        if self._name is None and (self._key in syntax.name_keys or (wrapped and is_text)):
+            if not is_text:
                 return self._broken(pos)
             self._begin_text(text[pos], JsonCallReader._name_text)
             return pos + 1
@@ -192,13 +235,27 @@ class JsonCallReader(StepReader):
             self._step = JsonCallReader._member
             return pos + 1
         self._value = JsonValue(syntax.stops)
-        if self._have_arguments or not (syntax.name_is_key or self._key in syntax.argument_keys):
+        is_arguments = self._key in syntax.argument_keys or (
+            self._key in _DRIFTED_KEYS and text[pos] == "{" and not self._bare
+        )
+        if self._have_arguments or not (syntax.name_is_key or is_arguments):
             self._step = JsonCallReader._other
-        elif quoted:
+            self._scalar = None if text[pos] in "{[" or is_text else ""
+            self._is_beside = not self._have_arguments and self._key not in syntax.ignored_keys
+            if self._is_beside:
+                self._beside[self._key] = []  # of several members with one key the last counts
+        elif is_text and (self._name is None or self._is_custom):
+            self._step = JsonCallReader._free_arguments
+            self._have_arguments = True
+            self._value = JsonValue(syntax.stops, member=True)
+        elif is_text:
             self._step = JsonCallReader._encoded_arguments
             self._have_arguments = True
             self._encoded = EncodedArguments(text[pos])
             return pos + 1
+        elif text[pos] == "[" and self._is_custom:
+            self._step = JsonCallReader._free_arguments
+            self._have_arguments = True
         elif text[pos] == "[":
             self._step = JsonCallReader._empty_list
             return pos + 1
@@ -267,6 +324,8 @@ class JsonCallReader(StepReader):
         """Start the call, if it has not started. Returns False if its name is not acceptable."""
         if self._begun:
             return True
+        if self._free and not self._decide():
+            return False
         make_id = self._syntax.make_id
         if not self._start(self._name or "", make_id() if make_id is not None else None):
             return False
@@ -275,6 +334,24 @@ class JsonCallReader(StepReader):
             self._arguments(part)
         self._buffer.clear()
         return True
+
+    def _decide(self) -> bool:
+        """Read arguments whose tool was not known. Returns False if the tool cannot take them."""
+        written = "".join(self._free)
+        self._free.clear()
+        if self._is_custom:
+            self._buffer.append(custom_arguments(string_value(written) or "", decoded=True))
+            self._some_arguments = True
+            return True
+        encoded = EncodedArguments(written[0])
+        end, as_json = encoded.read(written, 1, final=True)
+        if encoded.failed:
+            return False
+        if as_json:
+            self._buffer.append(as_json)
+            self._some_arguments = True
+        self.recoveries += bool(encoded.repairs)
+        return end == len(written)
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
         """After the name of a tool that was not offered: it is a call if arguments follow."""
@@ -316,8 +393,42 @@ class JsonCallReader(StepReader):
             self._step = JsonCallReader._member
         return pos
 
+    def _free_arguments(self, text: str, pos: int, final: bool) -> int:
+        """Read arguments that are no object."""
+        value = self._value
+        pos, piece = value.read(text, pos, final=final)
+        self._free.append(piece)
+        if not value.done and not value.interrupted:
+            return pos
+        self.recoveries += bool(value.repairs)
+        if value.interrupted:
+            self._free.append(value.ending())
+        if self._name is not None:
+            self._free_text()
+        self._step = JsonCallReader._member
+        return self._broken(pos) if value.interrupted else pos
+
+    def _free_text(self) -> None:
+        """Send a custom tool's arguments that are no object as its text."""
+        written = "".join(self._free)
+        self._free.clear()
+        text = string_value(written)
+        self._emit(custom_arguments(written if text is None else text, decoded=text is not None))
+
     def _other(self, text: str, pos: int, final: bool) -> int:
-        pos, _ = self._value.read(text, pos, final=final)
+        pos, piece = self._value.read(text, pos, final=final)
+        value = self._value
+        if self._scalar is not None:
+            self._scalar += piece
+        ends = value.done or value.interrupted
+        if self._is_beside:
+            beside = self._beside[self._key]
+            if self._scalar is None:
+                beside.append(piece if not value.interrupted else piece + value.ending())
+            elif ends:
+                beside.append(scalar(self._scalar) if self._scalar else "null")
+        if ends:
+            self._scalar = None
         return self._value_end(pos)
 
     def _value_end(self, pos: int) -> int:
@@ -330,9 +441,12 @@ class JsonCallReader(StepReader):
                 self._emit(value.closing() if value.interrupted else "")
             else:
                 as_json = scalar(self._scalar)
-                if as_json != "null":
+                if as_json != "null" and self._is_custom:
+                    self._emit(custom_arguments(self._scalar))
+                elif as_json != "null":
                     return self._broken(pos)
-                self.recoveries += as_json != self._scalar  # null means no arguments
+                else:
+                    self.recoveries += as_json != self._scalar  # null means no arguments
         self._step = JsonCallReader._member
         return self._broken(pos) if value.interrupted else pos
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from gateway.sdk import CallPiece, ToolDefinition
 from gateway.sdk.constraints import Const, Constraint, Regex, arguments_constraint
+from gateway_parsers.kit.choice_reader import ChoiceReader
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_shape import JsonShape
+from gateway_parsers.kit.python_reader import PythonReader, PythonShape
 from gateway_parsers.kit.syntax import Accept, CallReader
 from gateway_parsers.kit.template import constraints, fill, in_order
 
@@ -27,6 +29,8 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     """Written before calls if the start is not a marker."""
     listed: bool = False
     """Whether calls are in one JSON list inside one pair of markers."""
+    reads_python: PythonShape | None = None
+    """Python calls of offered tools after the same marker, if it is no bracket."""
     head: str = '{"name": {name}, "arguments": '
     """A call's object up to its arguments. `{index}` counts calls from 0."""
 
@@ -43,7 +47,16 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        return JsonCallReader(self, marker, accept)
+        python = self.reads_python
+        if python is None or marker in self.bare:
+            return JsonCallReader(self, marker, accept, tools)
+
+        def choose(first: str) -> CallReader:
+            if first.isalpha() or first == "_":
+                return PythonReader(python, marker, tools.__contains__, tools)
+            return JsonCallReader(self, marker, accept, tools)
+
+        return ChoiceReader(marker, choose)
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         objects = [

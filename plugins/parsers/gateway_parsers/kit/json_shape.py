@@ -34,6 +34,11 @@ class JsonShape(MarkedCalls, frozen=True, kw_only=True):
         return MarkerSet(Marker(text, "stop") for text in (*opening, *self.ends, *self.more_ends))
 
     @cached_property
+    def ignored_keys(self) -> frozenset[str]:
+        """Keys beside the name that are never arguments."""
+        return frozenset((*self.name_keys, *self.wrapper_keys, *self.other_keys, "index"))
+
+    @cached_property
     def first_keys(self) -> frozenset[str]:
         """Keys that a bare call may start with."""
         return frozenset(

@@ -41,10 +41,16 @@ class JsonValue(JsonStructure):
     one inside a string that is followed by another one, or by nothing, also does: the string's end is missing.
     """
 
-    __slots__ = ("_scalar", "_string_stops")
+    __slots__ = ("_outer", "_scalar", "_string_stops")
 
-    def __init__(self, stops: MarkerSet, *, special: bool = False) -> None:
+    def __init__(self, stops: MarkerSet, *, special: bool = False, member: bool = False) -> None:
+        """`member`: the value is a string that is a member of an object, so that what follows tells whether a quotation
+        mark is its end."""
         super().__init__(stops)
+        self._outer = int(member)
+        """Number of brackets around the value."""
+        if member:
+            self._closers.append("}")
         self._string_stops = string_stops(stops.firsts if special else "")
         self._scalar = False
 
@@ -59,7 +65,7 @@ class JsonValue(JsonStructure):
         while pos < end and not self.done and not self.interrupted:
             if self._quote:
                 reached = self._string(text, pos, final, parts)
-            elif self._closers:
+            elif len(self._closers) > self._outer:
                 reached = self._inside(text, pos, final, parts)
             else:
                 reached = self._top(text, pos, final, parts)
@@ -67,6 +73,11 @@ class JsonValue(JsonStructure):
                 break
             pos = reached
         return pos, "".join(parts)
+
+    def in_string(self, text: str) -> bool:
+        """Whether `text`, which follows what has been read, is part of an open string as it stands."""
+        quote = self._quote
+        return bool(quote) and self._string_stops[quote].search(text) is None
 
     def ending(self) -> str:
         """What completes a value that ended anywhere, even in a string."""
@@ -118,7 +129,7 @@ class JsonValue(JsonStructure):
                 parts.append('"')
                 self._quote = ""
                 self._place = "colon" if self._place == "key" else "after"
-                self.done = not self._closers
+                self.done = len(self._closers) == self._outer
                 return at + 1
         self.repairs += 1
         if char == '"':

@@ -9,7 +9,13 @@ from collections.abc import Collection
 
 _NAME = re.compile(r"[^\s<>{}\[\]()\"'|`,;]+")
 _KIMI = re.compile(r"(?:functions\.)?(.+?):*(?::([0-9]+))?", re.DOTALL)
+_NAMELESS = re.compile(
+    r"(?:functions[._:]*([0-9]{0,6})|(?:call|toolu|chatcmpl-tool|fc)[-_]?(?=[^0-9]{0,40}[0-9])[A-Za-z0-9]{1,64})"
+)
+"""An id that names no tool: `functions.:0`, `call00003`."""
 _KIMI_INDEX = re.compile(r"[._:]*([0-9]*)")
+_SOLAR_ID = re.compile(r"[a-z0-9]{10}")
+_SOLAR_ALPHABET = string.ascii_lowercase + string.digits
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -19,29 +25,50 @@ def plain(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     return (filled[-1] if filled and _NAME.fullmatch(filled[-1]) else "", None)
 
 
+def solar(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
+    """An id and a name. An id that is not as the prompt demands is replaced by one that is."""
+    call_id = parts[0] if len(parts) > 1 and _SOLAR_ID.fullmatch(parts[0]) else solar_id()
+    return plain(parts[1:] or parts, tools)[0], call_id
+
+
+def solar_id() -> str:
+    """A call id of 10 lowercase letters and digits, as Solar Open's prompt demands."""
+    return "".join(secrets.choice(_SOLAR_ALPHABET) for _ in range(10))
+
+
 def kimi(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:
     """Parse `functions.NAME:INDEX`, which is also the id (Kimi K2's chat template expects it back unchanged).
 
     If that is not a tool's name, other punctuation is accepted: models imitate the ids that clients derive from theirs.
+    An id without a name is a call of the only tool, if there is just one. Without an index it is 0; the loop counts on if
+    another call has that id.
     """
     hit = _KIMI.fullmatch(parts[0])
     name = hit[1].rstrip() if hit is not None else ""
-    if hit is None or not _NAME.fullmatch(name):
-        return "", None
     if tools and name not in tools:
         corrected = _kimi_corrected(parts[0], tools)
         if corrected is not None:
             return corrected
-    return name, parts[0] if hit[2] is not None else None
+    if hit is None or not _NAME.fullmatch(name):
+        return "", None
+    return name, f"functions.{name}:{hit[2] or 0}"
 
 
-def _kimi_corrected(label: str, tools: Collection[str]) -> tuple[str, str | None] | None:
+def _kimi_corrected(label: str, tools: Collection[str]) -> tuple[str, str] | None:
     """The tool named by `functions_NAME_1`, `functionsNAME1` and similar, with the corrected id."""
     rest = label.removeprefix("functions").lstrip("._:")
     for name in sorted(tools, key=len, reverse=True):
         if rest.startswith(name) and (hit := _KIMI_INDEX.fullmatch(rest, len(name))) is not None:
-            return name, f"functions.{name}:{hit[1]}" if hit[1] else None
+            return name, f"functions.{name}:{hit[1] or 0}"
+    if len(tools) == 1 and (hit := _NAMELESS.fullmatch(label)) is not None:
+        name = next(iter(tools))
+        return name, f"functions.{name}:{hit[1] or 0}"
     return None
+
+
+def is_nameless(label: str) -> bool:
+    """Whether `label` looks like an id that names no tool."""
+    return _NAMELESS.fullmatch(label) is not None
 
 
 def mistral(parts: list[str], tools: Collection[str]) -> tuple[str, str | None]:

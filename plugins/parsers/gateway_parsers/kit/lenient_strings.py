@@ -10,9 +10,17 @@ from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 
 _MAX_GAP: Final = 30
-_KEY: Final = re.compile(rf"""\s{{0,{_MAX_GAP}}}["']?([\w$.-]{{1,64}})["']?\s{{0,{_MAX_GAP}}}:""")
+_KEY: Final = re.compile(
+    rf"""\s{{0,{_MAX_GAP}}}["']?([\w$.-]{{1,64}})["']?\s{{0,{_MAX_GAP}}}[:=]"""
+)
 _KEY_SO_FAR: Final = re.compile(
     rf"""\s{{0,{_MAX_GAP}}}["']?[\w$.-]{{0,64}}["']?\s{{0,{_MAX_GAP}}}"""
+)
+_SCALAR: Final = re.compile(
+    rf"\s{{0,{_MAX_GAP}}}(?:-?[0-9][0-9.]{{0,20}}|true|false|null|True|False|None)\s{{0,{_MAX_GAP}}}[,)}}\]]"
+)
+_SCALAR_SO_FAR: Final = re.compile(
+    rf"\s{{0,{_MAX_GAP}}}-?\w{{0,24}}[0-9.]{{0,20}}\s{{0,{_MAX_GAP}}}"
 )
 _MAX_KEY: Final = 128
 _MAX_WORD: Final = 400
@@ -62,11 +70,21 @@ def closes(
     at = start + 1 if char == "," else start
     hit = _KEY.match(text, at)
     if hit is not None:
-        return keys is None or hit[1] in keys
+        return keys is None or hit[1] in keys or _is_scalar_next(text, hit.end(), final=final)
     so_far = _KEY_SO_FAR.match(text, at)
     if so_far is not None and so_far.end() == len(text) and len(text) - at < _MAX_KEY:
         return char == "," if final else None
     return char == "," and text[at : at + 2 * _MAX_GAP + 1].lstrip(WHITESPACE)[:1] == "}"
+
+
+def _is_scalar_next(text: str, pos: int, *, final: bool) -> bool | None:
+    """Whether a number or a literal follows, as it does after a key that the schema does not list; None if more text is
+    needed."""
+    if _SCALAR.match(text, pos):
+        return True
+    begun = _SCALAR_SO_FAR.match(text, pos)
+    waits = begun is not None and begun.end() == len(text) and len(text) - pos < _MAX_KEY
+    return None if waits and not final else False
 
 
 def continues(text: str, at: int, *, mark: str, stops: MarkerSet, final: bool) -> bool | None:

@@ -42,17 +42,21 @@ class LiteralValue:
     """Reads one value and returns it as JSON. It ends at a comma or closing bracket of the enclosing syntax."""
 
     __slots__ = (
-        "_expects_value", "_held", "_mark", "_node", "_stack", "_syntax", "_word", "_word_depth", "done",
+        "_expects_value", "_first_name", "_held", "_mark", "_node", "_stack", "_syntax", "_word", "_word_depth", "done",
         "interrupted", "repairs",
     )  # fmt: skip
 
-    def __init__(self, syntax: LiteralSyntax, node: SchemaNode | None) -> None:
+    def __init__(
+        self, syntax: LiteralSyntax, node: SchemaNode | None, *, first_name: str = ""
+    ) -> None:
+        """`first_name`: the key of an object's first member if the model wrote none."""
         self.done = False
         self.interrupted = False
         """Whether a marker of the syntax's `stops` ended the value early."""
         self.repairs = 0
         self._syntax = syntax
         self._node = node
+        self._first_name = first_name
         self._stack: list[_Container] = []
         self._mark: str | None = None
         self._held: list[str] | None = None
@@ -139,7 +143,8 @@ class LiteralValue:
         is_key = container is not None and container.is_object and not self._expects_value
         if not is_key and char in _CLOSERS:
             self._begin_item(parts)
-            undecided = char == "{" and self._syntax.sets
+            names_first = not self._stack and bool(self._first_name)
+            undecided = char == "{" and (self._syntax.sets or names_first)
             if not undecided:
                 parts.append("{" if char == "{" else "[")
             self._stack.append(_Container(char, self._schema(), undecided=undecided))
@@ -360,7 +365,9 @@ class LiteralValue:
             self._end_key(word, parts)
             return
         types = self._types()
-        if types:
+        if word in ("None", "null"):
+            parts.append("null")  # as in JSON, even if the schema does not allow it
+        elif types:
             parts.append(coerced(_WORDS.get(word, word), types))  # type: ignore[arg-type]
         else:
             parts.append(scalar(word))
@@ -380,8 +387,13 @@ class LiteralValue:
     def _decide(self, container: _Container, parts: list[str], *, is_object: bool) -> None:
         """Write the bracket of an undecided container, and its first member."""
         container.undecided = False
-        container.is_object = is_object
         key, value = container.first
+        if not is_object and len(self._stack) == 1 and self._first_name:
+            container.is_object = True
+            parts += ("{", quoted(self._first_name), ": ", value)
+            self._expects_value = False
+            return
+        container.is_object = is_object
         parts.append("{" if is_object else "[")
         if is_object and key:
             parts += (key, ": ")

@@ -472,8 +472,8 @@ class Machine(_ShortPath):
             pos = at + len(piece)
         if pos < len(raw):
             self._hide_markup(start + pos)
-        if in_tag and not final:
-            self._reader = HiddenTagReader("", _IN_TAG, self._sets.call_markup.tag_end)
+        if in_tag is not None and not final:
+            self._reader = HiddenTagReader(in_tag, _IN_TAG, self._sets.call_markup.tag_end)
 
     def _end_hidden(self, reader: HiddenReader, offset: int) -> None:
         start = offset - len(reader.raw)

@@ -133,16 +133,16 @@ class MarkerSet:
         blank = _blank_until(text, pos, position) if hit is not None else pos
         while hit is not None:
             start = hit.start()
+            if not final and hit.group() in self._nested:
+                # What is longer than the reach can no longer become a marker.
+                rest = text[start : start + self._reach + 1]
+                wheres = self._prefixes.get(rest, ())
+                if any(_counts(each, text, pos, start, position, blank) for each in wheres):
+                    return None
             for marker in self._beginning_with[hit.group()]:
                 if marker.where == "last" and start + len(marker.text) < len(text):
                     continue
                 if _counts(marker.where, text, pos, start, position, blank):
-                    if not final and marker.text in self._nested:
-                        # What is longer than the reach can no longer become a marker.
-                        rest = text[start : start + self._reach + 1]
-                        wheres = self._prefixes.get(rest, ())
-                        if any(_counts(each, text, pos, start, position, blank) for each in wheres):
-                            return None
                     return start, marker
             hit = self._pattern.search(text, start + 1, end)
         return None

@@ -10,11 +10,12 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from gateway.sdk import ToolDefinition
+from gateway.sdk import TextDelta, ToolDefinition
 from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
-from gateway_parsers.kit.argument_types import STRING, arguments_schema
+from gateway_parsers.kit.argument_types import STRING, MemberTypes, arguments_schema
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
+from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
@@ -24,6 +25,8 @@ _ANYWHERE: Final = MarkerContext()
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
 MAX_DEPTH: Final = 128
 """Deepest nesting of elements."""
+_PARAMETER: Final = "parameter"
+"""The tag that other versions of the family give parameters, with their name as an attribute."""
 _TEXT: Final = "$text"
 """The member for text between the elements of an object."""
 _Element: TypeAlias = "tuple[str, list[str], list[_Element]]"
@@ -67,17 +70,21 @@ class NestedTagReader(StepReader):
     """The reader of `NestedTagShape`. Top-level strings are emitted as they arrive, other parameters when they end."""
 
     __slots__ = (
+        "_called",
         "_calls",
         "_closing",
         "_count",
+        "_elements",
         "_in_call",
         "_inner",
+        "_lead",
         "_node",
         "_open",
         "_opening",
         "_shape",
         "_tag",
         "_tools",
+        "_united",
         "_writer",
     )
 
@@ -96,10 +103,19 @@ class NestedTagReader(StepReader):
         self._tools = tools
         self._calls = 0
         self._in_call = False
+        self._called = ""
+        self._lead: list[str] = []
+        """Text in the open call outside of its parameters."""
         self._tag = ""
         self._opening = ""
         self._closing = False
         self._begin_call(SchemaNode({}))
+
+    def begin_in_tag(self, tag: str) -> None:
+        """Start within a call's own tag, whose beginning is `tag`."""
+        self.verbatim = True
+        self._tag = tag
+        self._step = NestedTagReader._in_tag
 
     def _begin_call(self, node: SchemaNode) -> None:
         self._node = node
@@ -109,6 +125,10 @@ class NestedTagReader(StepReader):
         self._inner: Counter[str] = Counter()
         """Names of the elements within that string that are open."""
         self._count = 0
+        self._united = MemberTypes(node).narrows
+        """Whether the schema is a union, so that other parameters may tell a parameter's type."""
+        self._elements: list[_Element] = []
+        """Parameters of a union, which are written at the end."""
 
     @property
     def _in_value(self) -> bool:
@@ -118,6 +138,9 @@ class NestedTagReader(StepReader):
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
+        if self.undecided and self._in_call:
+            self._end_before_arguments(stopped=stopped)
+            return
         if self.undecided:
             if self._calls and self._shape.end.startswith(self.raw.strip(WHITESPACE)):
                 self._done()  # an end marker that is cut off
@@ -126,9 +149,37 @@ class NestedTagReader(StepReader):
             return
         self.recoveries += 1
         self.unclosed = True
+        self._write_union()
         if stopped and self._in_call and not self._in_value and self._step is NestedTagReader._text:
             self._end_call()
         self.status = "done"
+
+    def _end_before_arguments(self, *, stopped: bool) -> None:
+        """Handle an output that ends between a call's name and its first parameter."""
+        self.recoveries += 1
+        self.unclosed = True
+        if stopped and self._step is NestedTagReader._text:
+            self._end_call()
+        else:
+            text = without_margins("".join(self._lead))
+            custom = is_custom(self._tools.get(self._called))
+            self._begin()
+            self._arguments(custom_arguments(text)[:-2] if text and custom else text)
+        if self.status == "more":
+            self.status = "done"
+
+    def _open_call(self, name: str) -> None:
+        """Handle the name of a call, which starts with its arguments."""
+        self._in_call = True
+        self._called = name
+        self._lead = []
+        self._begin_call(arguments_schema(self._tools.get(name)))
+
+    def _begin(self) -> None:
+        """Start the open call, if it has not started."""
+        if self.undecided:
+            self._accept = None
+            self._start(self._called)
 
     def _text(self, text: str, pos: int, final: bool) -> int:
         """Read text between two tags."""
@@ -145,6 +196,8 @@ class NestedTagReader(StepReader):
             start = skip(text, pos, WHITESPACE)
             if start < end and not self._in_call:
                 return self._outside(start)
+            if self._in_call:
+                self._lead.append(text[pos:end])
         elif end > pos:
             self._append(text[pos:end])
         if hit is None:
@@ -201,23 +254,25 @@ class NestedTagReader(StepReader):
             return
         name = attribute_of(tag.removeprefix("invoke"), "name")
         named = tag.startswith("invoke") and _NAME.fullmatch(name) and len(name) <= MAX_NAME
-        if self._closing or not named or not self._start(name):
+        if self._closing or not named or not self._accepts(name):
             self._fail()
             return
-        self._in_call = True
-        self._begin_call(arguments_schema(self._tools.get(name)))
+        self._open_call(name)
 
     def _open_element(self, name: str) -> None:
         if len(self._open) >= MAX_DEPTH:
             self.recoveries += 1
             return
+        if self._writer is None and name.startswith(f"{_PARAMETER} "):
+            name = attribute_of(name.removeprefix(_PARAMETER), "name") or name
         if self._writer is not None:  # an element inside a string is text
             self._writer.text(f"{self._shape.prefix}<{name}>")
             self._inner[name] += 1
             return
+        self._begin()
         self._open.append((name, [], []))
         if len(self._open) == 1:
-            node = self._node.member(name)
+            node = None if self._united else self._node.member(name)
             if node is not None and node.types() == STRING:
                 self._writer = ArgumentWriter(self._node, "nothing", count=self._count)
                 self._writer.key(name)
@@ -237,12 +292,14 @@ class NestedTagReader(StepReader):
 
     def _close(self, name: str) -> None:
         names = [element[0] for element in self._open]
+        if name == _PARAMETER and names and name not in names and not self._inner[name]:
+            name = names[-1]
         if name in ("invoke", "tool_call") and name not in names:
             self.recoveries += bool(self._open) or name == "tool_call"
             while self._open:
                 self._end_element()
             self._end_call()
-            if name == "tool_call":
+            if name == "tool_call" and self.status == "more":
                 self.status = "done"
             return
         if name not in names:
@@ -265,18 +322,52 @@ class NestedTagReader(StepReader):
             self._open[-1][2].append(element)
             return
         if self._writer is not None:
-            self._writer.end()
-            self._flush()
-            self._writer = None
+            self._end_string()
             self._inner.clear()
+        elif self._united:
+            self._elements.append(element)
         else:
-            as_json = _json(element, self._node.member(element[0]))
-            self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
-        self._count += 1
+            self._write_element(element, self._node)
+            self._count += 1
+
+    def _end_string(self) -> None:
+        """End the open string, which is left out if it has neither a name nor text."""
+        writer = self._writer
+        assert writer is not None
+        writer.end()
+        self._flush()
+        self._writer = None
+        self._count = writer.count
+
+    def _write_element(self, element: _Element, node: SchemaNode) -> None:
+        as_json = _json(element, node.member(element[0]))
+        self._arguments(f"{', ' if self._count else '{'}{quoted(element[0])}: {as_json}")
+
+    def _write_union(self) -> None:
+        """Write the parameters of a union."""
+        elements, self._elements = self._elements, []
+        node = _branch(self._node, elements)
+        for element in elements:
+            self._begin()
+            self._write_element(element, node)
+            self._count += 1
 
     def _end_call(self) -> None:
-        self._arguments("}" if self._count else "{}")
+        self._write_union()
+        text = without_margins("".join(self._lead))
+        if text and not self._count:
+            if not is_custom(self._tools.get(self._called)):
+                self._fail()  # its arguments are not known
+                return
+            self._begin()
+            self._arguments(custom_arguments(text))
+            text = ""
+        else:
+            self._begin()
+            self._arguments("}" if self._count else "{}")
         self._end()
+        if text:
+            self.out.append(TextDelta(text))
         self._in_call = False
         self._calls += 1
 
@@ -302,13 +393,22 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     items = all(child[0] == "item" for child in children)
     if "array" in types or (not types and items):
         inner = node.items() if node is not None else None
-        return "[" + ", ".join(_json(child, inner) for child in children) + "]"
+        text = "".join(texts).strip(WHITESPACE)
+        return (
+            "["
+            + ", ".join(
+                [*(_json(child, inner) for child in children), *([quoted(text)] if text else [])]
+            )
+            + "]"
+        )
+    if node is not None:
+        node = _branch(node, children)
     grouped: dict[str, list[str]] = {}
     for child in children:
         member = node.member(child[0]) if node is not None else None
         grouped.setdefault(child[0], []).append(_json(child, member))
     if text := "".join(texts).strip(WHITESPACE):
-        grouped[_free(_TEXT, grouped)] = [quoted(text)]
+        grouped[free_name(_TEXT, grouped)] = [quoted(text)]
     members = (
         f"{quoted(key)}: {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
         for key, values in grouped.items()
@@ -316,7 +416,17 @@ def _json(element: _Element, node: SchemaNode | None) -> str:
     return "{" + ", ".join(members) + "}"
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def _branch(node: SchemaNode, elements: list[_Element]) -> SchemaNode:
+    """The branch of a union that these members belong to, or the union."""
+    members = MemberTypes(node)
+    if members.narrows:
+        for name, texts, children in elements:
+            if not children:
+                members.learn(name, "".join(texts))
+    return members.branch
+
+
+def free_name(name: str, taken: Container[str]) -> str:
     """`name`, with as many `$` before it as it needs to be none of `taken`."""
     while name in taken:
         name = f"${name}"

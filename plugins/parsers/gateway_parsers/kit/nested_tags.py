@@ -25,7 +25,22 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
 
     @property
     def starts(self) -> tuple[str, ...]:
-        return (self.start,)
+        return (self.start, self.call_open)
+
+    @property
+    def call_open(self) -> str:
+        """Start of a call without the outer markers."""
+        return f"{self.prefix}<invoke "
+
+    @property
+    def unsectioned_starts(self) -> frozenset[str]:
+        """Starts of calls without their outer markers."""
+        return frozenset((self.call_open,))
+
+    @property
+    def text_starts(self) -> frozenset[str]:
+        """Starts that count in text only, because in reasoning they are more often quoted than written."""
+        return self.unsectioned_starts
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -50,7 +65,13 @@ class NestedTagCalls(NestedTagShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        return NestedTagReader(self, marker, accept, tools)
+        if marker == self.call_open and accept is None and tools:
+            # Outside its section it is a call only if the tool exists; otherwise it may be prose about calls.
+            accept = tools.__contains__
+        reader = NestedTagReader(self, marker, accept, tools)
+        if marker == self.call_open:
+            reader.begin_in_tag("invoke ")
+        return reader
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         written = (

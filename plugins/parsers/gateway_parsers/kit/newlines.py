@@ -30,19 +30,25 @@ class Newlines:
         """Whether the text so far ends with two or more backslashes, and more may follow."""
 
     def feed(self, text: str, start: int, *, final: bool = False) -> Iterator[tuple[str, int]]:
-        """The converted pieces with their offsets, which are -1 for line breaks. `start` is that of `text`."""
+        """The converted pieces with their offsets, which are -1 for line breaks. `start` is that of `text`, or -1."""
         join, held_from = len(self._held), self._held_from
-        start -= join
         text = self._held + text
         self._held = ""
 
+        def offset(place: int) -> int:
+            """The offset of `text[place]`."""
+            if place < join:
+                return held_from + place if held_from >= 0 else -1
+            return start + place - join if start >= 0 else -1
+
         def slices(begin: int, end: int) -> Iterator[tuple[str, int]]:
             """The slices of the output that `text[begin:end]` consists of."""
-            if begin < join < end and held_from != start:  # there is hidden markup between them
-                yield text[begin:join], held_from + begin
+            adjoins = offset(0) + join == start
+            if begin < join < end and not adjoins:  # there is hidden markup between them
+                yield text[begin:join], offset(begin)
                 begin = join
             if end > begin:
-                yield text[begin:end], (held_from if begin < join else start) + begin
+                yield text[begin:end], offset(begin)
 
         pos = begun = 0
         if self._in_run and text:
@@ -68,7 +74,7 @@ class Newlines:
                 begun = after
             pos = after
         yield from slices(begun, pos)
-        self._held, self._held_from = text[pos:], (held_from if pos < join else start) + pos
+        self._held, self._held_from = text[pos:], offset(pos)
 
     def _inside(self, text: str, pos: int, *, final: bool) -> tuple[int, bool]:
         until = self._until

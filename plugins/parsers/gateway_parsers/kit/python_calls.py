@@ -43,11 +43,11 @@ class PythonCalls(PythonShape, frozen=True, kw_only=True):
         if other is None:
             return PythonReader(self, marker, accept, tools)
         if marker == "{":
-            return JsonCallReader(other, marker, accept)
+            return JsonCallReader(other, marker, accept, tools)
 
         def choose(first: str) -> CallReader:
             if first == "{":
-                return JsonCallReader(other, marker, accept)
+                return JsonCallReader(other, marker, accept, tools)
             return PythonReader(self, marker, accept, tools)
 
         passed = WHITESPACE if marker in self.bare else WHITESPACE + "["

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gateway.sdk import ToolDefinition
+from gateway.sdk import TextDelta, ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.coercion import quoted
@@ -41,7 +41,7 @@ class PythonReader(StepReader):
 
     __slots__ = (
         "_arguments_begun", "_bare", "_calls", "_key", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
-        "_value", "_whole",
+        "_value", "_whole", "_words",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +66,8 @@ class PythonReader(StepReader):
         self._position = 0
         self._arguments_begun = False
         self._whole = False
+        self._words: list[str] = []
+        """Text after an object that holds all arguments."""
         self._value = LiteralValue(self._shape.literals, None)
 
     def finish(self, *, stopped: bool) -> None:
@@ -73,6 +75,12 @@ class PythonReader(StepReader):
             return
         if self._step is PythonReader._after:
             self._done()
+        elif self.undecided and self._step is PythonReader._argument and not self._key:
+            self._begin()
+            if stopped:
+                self._end_call()
+            self.recoveries += 1
+            self.status = "done"
         elif self.undecided:
             self._fail()
         else:
@@ -125,12 +133,18 @@ class PythonReader(StepReader):
         if self._accept is not None and self._accept(self._name_text) is None:
             self._step = PythonReader._evidence
             return start + 1
-        if not self._start(self._name_text):
+        if not self._accepts(self._name_text):
             self._fail()
             return start
         self._begin_call(arguments_schema(self._tools.get(self._name_text)))
         self._step = PythonReader._argument
         return start + 1
+
+    def _begin(self) -> None:
+        """Start the open call, if it has not started."""
+        if self.undecided:
+            self._accept = None
+            self._start(self._name_text)
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
         """After the parenthesis of a tool that was not offered: it is a call if a named argument follows."""
@@ -175,19 +189,19 @@ class PythonReader(StepReader):
         end = hit.start() if hit is not None else len(text)
         room = MAX_NAME - len(self._key)
         if end - pos > room:
-            return self._broken(pos + room)
+            return self._broken(pos + room, self._key + text[pos : pos + room])
         self._key += text[pos:end]
         if hit is None:
             return end
         start = skip(text, end, " \t")
         if start == len(text):
-            return end
+            return start if final else end
         if text[start] in "=:":
             self._begin_value(self._key)
             return start + 1
         word, self._key = self._key, ""
         if text[start] not in ",)":
-            return self._broken(start)
+            return self._broken(start, word)
         self._begin_value(self._next_name())
         _, as_json = self._value.read(word + ",", 0, final=False)
         self._arguments(as_json)
@@ -198,6 +212,7 @@ class PythonReader(StepReader):
         if text.startswith("*", pos):
             return pos + 1
         if text[pos] == "{" and not self._arguments_begun:
+            self._begin()
             self._whole = True
             self._arguments_begun = True
             self._value = LiteralValue(replace(self._shape.literals, sets=False), self._node)
@@ -217,6 +232,7 @@ class PythonReader(StepReader):
     def _begin_value(self, key: str) -> None:
         if self._whole:
             self.recoveries += 1
+        self._begin()
         self._arguments(f"{', ' if self._arguments_begun else '{'}{quoted(key)}: ")
         self._arguments_begun = True
         self._position += 1
@@ -236,14 +252,20 @@ class PythonReader(StepReader):
         return pos
 
     def _rest(self, text: str, pos: int, final: bool) -> int:
-        """After one object that holds all arguments: the rest of the parentheses is ignored."""
+        """After one object that holds all arguments: the rest of the parentheses is text."""
         end = text.find(")", pos)
+        self._words.append(text[pos : end if end >= 0 else len(text)])
         if end < 0:
             return len(text)
+        rest = "".join(self._words).strip(WHITESPACE + ",")
         self._end_call()
+        if rest:
+            self.recoveries += 1
+            self.out.append(TextDelta(rest))
         return end + 1
 
     def _end_call(self) -> None:
+        self._begin()
         if not self._whole:
             self._arguments("}" if self._arguments_begun else "{}")
         self._end()
@@ -252,9 +274,15 @@ class PythonReader(StepReader):
             self._accept = None  # a list that has begun with a call is one of calls
         self._step = PythonReader._after
 
-    def _broken(self, pos: int) -> int:
+    def _broken(self, pos: int, word: str = "") -> int:
+        """Handle unreadable text at `pos`, after the beginning `word` of an argument."""
+        if self.undecided:
+            self._fail()  # its arguments are not known
+            return pos
         self.recoveries += 1
         self._end_call()
+        if word:
+            self.out.append(TextDelta(word + " "))
         return pos
 
     def _after(self, text: str, pos: int, final: bool) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta
+from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
+from gateway_parsers.kit.markers import WHITESPACE
 from gateway_parsers.kit.syntax import Accept
 
 Step: TypeAlias = Callable[[Any, str, int, bool], int]
@@ -50,12 +51,19 @@ class StepReader:
             pos = reached
         return pos
 
-    def _start(self, name: str, call_id: str | None = None) -> bool:
-        """Start a call. Returns False if the name is empty or not acceptable here."""
-        if not name or (self._accept is not None and not self._accept(name)):
+    def _accepts(self, name: str) -> bool:
+        """Whether a call of this name is acceptable here."""
+        return bool(name) and (self._accept is None or bool(self._accept(name)))
+
+    def _start(self, name: str, call_id: str | None = None, *, lead: str = "") -> bool:
+        """Start a call. Returns False if the name is empty or not acceptable here. `lead`: what the model wrote in the
+        call that is none of it; it becomes text before the call."""
+        if not self._accepts(name):
             return False
         self.undecided = False
         self._raw.clear()
+        if lead := lead.strip(WHITESPACE):
+            self.out.append(TextDelta(lead))
         self.out.append(CallStarted(name, call_id))
         return True
 

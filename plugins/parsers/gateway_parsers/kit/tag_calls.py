@@ -92,12 +92,12 @@ class TagCalls(TagShape, frozen=True, kw_only=True):
 
         def tags() -> TagReader:
             reader = TagReader(self, marker, accept, tools)
-            reader.verbatim = lone or marker in self.prefaces
+            reader.verbatim = lone or marker in (*self.prefaces, *self.prose_starts)
             return reader
 
         def choose(first: str) -> CallReader:
             if other is not None and first in "[{":
-                return JsonCallReader(other, marker, accept)
+                return JsonCallReader(other, marker, accept, tools)
             return tags()
 
         wrapped = self.call_open.endswith(">")  # a whole tag, which JSON may follow

@@ -42,6 +42,8 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     type_close: str = ""
     more_starts: tuple[str, ...] = ()
     """Additional texts that start calls: older spellings, or `call_open` for models that omit `start`."""
+    prose_starts: tuple[str, ...] = ()
+    """Those starts that may be prose, which is then shown as it is."""
     prefaces: tuple[str, ...] = ()
     """Start of markup before `start` that names a recipient, up to `preface_end`, and is ignored."""
     preface_end: str = ""
@@ -105,22 +107,46 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def heads(self) -> MarkerSet:
-        """Markers that may follow a name."""
+        """Markers that may follow a name: its own end, or what can only follow it."""
         return _set(
             heads=self.head_end,
             keys=(self.key_open,),
-            ends=(self.call_close, self.end),
-            starts=() if self.call_open else (self.start,),
+            ends=(self.call_close, *self.section_ends),
+            starts=(self.opener,) if self.opener else (),
+            opens=() if self.name_attribute else ("{",),
+            noise=self.stray,
         )
+
+    @property
+    def section_ends(self) -> tuple[str, ...]:
+        """`end`, and its other spellings."""
+        return (self.end, *(text for text in self.noise if text.startswith("</")))
+
+    @property
+    def marked_keys(self) -> bool:
+        """Whether keys are between two markers, and not in a tag."""
+        return len(self.key_end) > 1 and not self.key_attribute
+
+    @property
+    def opener(self) -> str:
+        """The marker directly before a name, if no attributes follow it."""
+        opener = self.call_open or self.start
+        return opener if opener.endswith(">") else ""
+
+    @cached_property
+    def stray(self) -> tuple[str, ...]:
+        """Markup of parameters that stands at a wrong place."""
+        texts = (self.value_close, self.value_open, self.key_end, self.type_open, self.type_close)
+        return tuple(text for text in texts if len(text) > 1)
 
     @cached_property
     def body(self) -> MarkerSet:
         """Markers that may occur between parameters."""
         return _set(
             keys=(self.key_open,),
-            noise=self.json_marks,
+            noise=(*self.json_marks, *self.stray),
             closes=(self.call_close or self.end,),
-            ends=(self.end,),
+            ends=self.section_ends,
             opens=(self.call_open,),
             starts=(self.start, *self.more_starts),
         )
@@ -132,7 +158,8 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return _set(
             heads=(self.key_end, "\n") if in_line else (self.key_end,),
             opens=(self.value_open,),
-            ends=(self.call_close, self.end),
+            ends=(self.call_close, *self.section_ends),
+            starts=(self.key_open,) if self.marked_keys else (),
         )
 
     @cached_property
@@ -142,8 +169,18 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
             opens=(self.value_open,),
             keys=(self.key_open,),
             closes=(self.call_close,),
-            ends=(self.end,),
+            ends=self.section_ends,
+            noise=(self.key_end,) if self.marked_keys else (),
         )
+
+    @property
+    def drifts(self) -> tuple[str, ...]:
+        """Beginnings of misspelt ends of a value: without its `>`, or without the prefix of the family's tags."""
+        if not self.value_close.startswith("</"):
+            return ()
+        own = self.value_close.removesuffix(">")
+        plain = "</parameter"
+        return (own, plain) if own != plain and own.endswith("parameter") else (own,)
 
     @cached_property
     def values(self) -> MarkerSet:
@@ -152,11 +189,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return _set(
             closes=(self.value_close,),
             keys=(key,),
-            ends=(self.call_close, self.end),
+            ends=(self.call_close, *self.section_ends),
             opens=(self.value_open or self.key_open.removesuffix("="),),
-            drifts=(self.value_close.removesuffix(">"),)
-            if self.value_close.startswith("</")
-            else (),
+            drifts=self.drifts,
         )
 
     @cached_property
@@ -165,7 +200,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         return _set(
             closes=(self.value_close,),
             keys=(self.key_open,),
-            ends=(self.call_close, self.end),
+            ends=(self.call_close, *self.section_ends),
             starts=(self.start, *self.more_starts, self.call_open),
         )
 

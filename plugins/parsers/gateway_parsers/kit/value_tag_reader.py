@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from gateway.sdk import ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
-from gateway_parsers.kit.argument_types import STRING, arguments_schema
+from gateway_parsers.kit.argument_types import STRING
 from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
-from gateway_parsers.kit.nested_reader import MAX_DEPTH, NestedTagReader
+from gateway_parsers.kit.nested_reader import MAX_DEPTH, NestedTagReader, free_name
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import attribute_of
 
@@ -69,7 +69,7 @@ class _Value(Struct):
 class ValueTagReader(NestedTagReader):
     """The reader of `ValueTagShape`. Top-level strings are emitted as they arrive, other values when they end."""
 
-    __slots__ = ("_depth", "_markup", "_values")
+    __slots__ = ("_depth", "_markup", "_members", "_values")
     _tag_end: ClassVar = re.compile(r"[<>\n]")
 
     def __init__(
@@ -82,13 +82,12 @@ class ValueTagReader(NestedTagReader):
         super().__init__(shape, marker, accept, tools)
         self._markup = shape
         if marker == shape.call_open:
-            self.verbatim = True
-            self._tag = f"{shape.call} "
-            self._step = NestedTagReader._in_tag
+            self.begin_in_tag(f"{shape.call} ")
 
     def _begin_call(self, node: SchemaNode) -> None:
         super()._begin_call(node)
         self._values: list[_Value] = []
+        self._members = ArgumentWriter(node, "nothing")
         self._depth = 0
         """Number of values within the open string that it has opened itself."""
 
@@ -106,11 +105,10 @@ class ValueTagReader(NestedTagReader):
             self.recoveries += 1
             return
         name = _attribute(tag, "name").strip() if _is(tag, shape.call) else ""
-        if self._closing or not name or len(name) > MAX_NAME or not self._start(name):
+        if self._closing or not name or len(name) > MAX_NAME or not self._accepts(name):
             self._fail()
             return
-        self._in_call = True
-        self._begin_call(arguments_schema(self._tools.get(name)))
+        self._open_call(name)
 
     def _open_element(self, tag: str) -> None:
         shape = self._markup
@@ -122,10 +120,11 @@ class ValueTagReader(NestedTagReader):
         if not _is(tag, shape.value) or len(self._values) >= MAX_DEPTH:
             self.recoveries += 1
             return
+        self._begin()
         opened = _Value(_attribute(tag, "name"), _attribute(tag, "type") or RAW, [], [])
         self._values.append(opened)
         if value is None and not opened.contains:
-            self._writer = ArgumentWriter(self._node, "nothing", count=self._count)
+            self._writer = self._members
             self._writer.key(opened.key, "json" if opened.kind == JSON else "string")
             self._flush()
 
@@ -144,7 +143,7 @@ class ValueTagReader(NestedTagReader):
             while self._values:
                 self._end_value()
             self._end_call()
-            if tag == shape.section:
+            if tag == shape.section and self.status == "more":
                 self.status = "done"
         elif value is None or (tag != shape.value and value.contains):
             self.recoveries += 1
@@ -161,13 +160,20 @@ class ValueTagReader(NestedTagReader):
             self._values[-1].members.append(value)
             return
         if self._writer is not None:
-            self._writer.end()
-            self._flush()
-            self._writer = None
-        else:
-            as_json = _json(value, self._node.member(value.key))
-            self._arguments(f"{', ' if self._count else '{'}{quoted(value.key)}: {as_json}")
-        self._count += 1
+            self._end_string()
+            return
+        self._members.member(value.key, _json(value, self._node.member(value.key)))
+        self._count = self._members.count
+        self._write_members()
+
+    def _write_union(self) -> None:
+        if self._writer is None:
+            self._members.release(every=True)
+            self._write_members()
+
+    def _write_members(self) -> None:
+        self._arguments("".join(self._members.parts))
+        self._members.parts.clear()
 
 
 def _is(tag: str, name: str) -> bool:
@@ -191,10 +197,15 @@ def _json(value: _Value, node: SchemaNode | None) -> str:
         return typed(text, frozenset(("array" if value.kind == LIST else "object",)))
     if value.kind == LIST:
         inner = node.items() if node is not None else None
-        return "[" + ", ".join(_json(member, inner) for member in value.members) + "]"
+        items = [_json(member, inner) for member in value.members]
+        if text.strip():
+            items.append(quoted(text.strip()))
+        return "[" + ", ".join(items) + "]"
     members: dict[str, Any] = {}
     for member in value.members:
         members[member.key] = _json(member, node.member(member.key) if node is not None else None)
+    if text.strip():
+        members[free_name("$text", members)] = quoted(text.strip())
     return "{" + ", ".join(f"{quoted(key)}: {each}" for key, each in members.items()) + "}"
 
 
