@@ -18,7 +18,7 @@ from gateway.errors import GatewayError, InvalidRequest, PermissionDenied, Unsup
 LOOPBACK: Final = ("localhost", "127.0.0.0/8", "::1")
 _CACHED: Final = 256
 """Number of `Host` values whose check is cached. Only accepted values are cached."""
-_PROBES: Final = frozenset(("/health", "/ready"))
+_PROBES: Final = frozenset(("/health", "/health/", "/ready", "/ready/"))
 """Load balancers and orchestrators request these by address; the answers contain nothing private."""
 _FORM_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencoded"))
 """Besides `multipart/form-data`, the types that a page can send to another origin without a CORS preflight. No route

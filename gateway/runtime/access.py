@@ -28,7 +28,7 @@ AUTHENTICATION_SECONDS = 10.0
 MAX_NAME = 256
 """Maximum length of the name of a principal that an authenticator finds."""
 
-_PROBES = frozenset(("/health", "/ready"))
+_PROBES = frozenset(("/health", "/health/", "/ready", "/ready/"))
 """Health endpoints for load balancers; they need no key."""
 
 
