@@ -34,6 +34,9 @@ ELSEWHERE = {
 """Pages that are not in `docs/`, and their places in the site."""
 LINK = re.compile(r"(!?)\[((?:`[^`]*`|[^\[\]`]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 FENCE = re.compile(r" *```")
+KEYED = ("docs/configuration.md", "docs/parameters.md")
+"""Pages whose tables explain names: each name gets an anchor, `HEADING-NAME`."""
+ROW = re.compile(r"\| `([A-Za-z_][\w.]*)`")
 LIST_ITEM = re.compile(r"( *)((?:[-*]|\d+\.) +)")
 
 
@@ -71,8 +74,17 @@ def site_page(source: str, text: str, places: dict[str, str]) -> str:
     prose: list[str] = []
     pieces: list[str] = []
     fenced = False
+    heading = ""
+    used: set[str] = set()
     for line in _indented(text.splitlines()):
         fence = FENCE.match(line)
+        if not fenced and line.startswith("#"):
+            heading = _anchor(line)
+        if source in KEYED and not fenced and (row := ROW.match(line)):
+            anchor = f"{heading}-{row[1].lower()}"
+            if anchor not in used:
+                used.add(anchor)
+                line = f'| <span id="{anchor}"></span>{line[2:]}'
         if fence and not fenced:
             pieces.append(LINK.sub(link, "\n".join(prose)))
             prose = []
@@ -121,6 +133,7 @@ def write_pages(folder: Path, *, versioned: bool = False) -> None:
     places = sources()
     pages = folder / "docs"
     shutil.copytree(ROOT / "docs" / "images", pages / "images")
+    shutil.copy(ROOT / "docs" / "site.css", pages)
     for source, place in places.items():
         (pages / place).parent.mkdir(parents=True, exist_ok=True)
         (pages / place).write_text(

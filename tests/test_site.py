@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -53,6 +54,15 @@ def test_a_builder_that_is_missing_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == f"{tmp_path}/zensical is missing: {python} -m pip install -r docs/requirements.txt\n"  # fmt: skip
     assert not (tmp_path / "site").exists()
+
+
+def test_each_setting_has_an_anchor(build_site: ModuleType, tmp_path: Path) -> None:
+    build_site.write_pages(tmp_path / "site")
+    page = (tmp_path / "site/docs/configuration.md").read_text()
+    anchors = re.findall(r'<span id="([^"]+)"></span>`', page)
+    assert len(anchors) == len(set(anchors)) > 100
+    assert "server-max_body_bytes" in anchors
+    assert (tmp_path / "site/docs/site.css").exists()
 
 
 def test_the_version_is_that_of_the_gateway(build_site: ModuleType) -> None:
