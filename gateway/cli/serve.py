@@ -14,7 +14,7 @@ from gateway.config.reloading import ConfigSource
 from gateway.plugins import load_plugins
 from gateway.server.first_process import leave_first_process
 from gateway.server.logs import set_up_logging
-from gateway.startup.selection import select
+from gateway.startup.selection import check_configuration
 
 logger = logging.getLogger("gateway.serve")
 
@@ -66,7 +66,7 @@ def serve(arguments: argparse.Namespace) -> int:
         log_format=config.server.log_format,
     )
     plugins = load_plugins(config.plugins)
-    for plan in select(config, plugins).models:
+    for plan in check_configuration(config, plugins).models:
         logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)
     # Imported here because the server imports the whole web framework, which other commands do not need.
     from gateway.server.server import run
