@@ -30,6 +30,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 
 from gateway.testing.free_ports import free_port
 
@@ -51,6 +52,7 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 NOT_CODE = ("text", "console")
+KNOWN = ("sh", "python", "toml", "json", "ini", "nginx", "yaml", *NOT_CODE)
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ MANUAL = [page for page in PAGES if page not in RUN_ELSEWHERE]
 def test_a_block_says_only_what_this_test_knows(page: str) -> None:
     for block in blocks(page):
         assert re.match(r"(not run: .+|file: [\w./-]+|serve|prints: .+|)$", block.said), block.said
-        assert block.language in ("sh", "python", "toml", "json", "ini", "nginx", *NOT_CODE), (
-            block.language
-        )
+        assert block.language in KNOWN, block.language
+        if block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.code), dict)
 
 
 @pytest.fixture(scope="module")
