@@ -72,8 +72,10 @@ def resolve_model(
         roles["parser"] = plugins.offers("parser")
     possible = [each for offers in roles.values() for each in offers]
     check_options(where, config, possible, plugins)
-    for each in possible:
-        if each is not offer and _table(each, config, plugins)[0] in config.options:
+    engines = {offer.name, *plugins.aliases(offer)}
+    for each in (*roles["renderer"], *roles["parser"]):
+        key, _ = _table(each, config, plugins)
+        if key in config.options and key not in engines:  # the engine's own table is decoded below
             role_config(each, possible, where, config, plugins)
     return ModelPlan(
         name=name,
