@@ -183,6 +183,18 @@ async def test_made_up_keys_do_not_flood_the_issuer(
     assert issuer.keys_asked() == 1
 
 
+async def test_forged_signatures_do_not_flood_the_issuer(
+    issuer: LocalIssuer, authenticator: OidcAuthenticator
+) -> None:
+    forger = ec.generate_private_key(ec.SECP256R1())
+    for number in range(100):
+        made = claims(issuer, jti=str(number))
+        await refused(authenticator, jwt.encode(made, forger, "ES256", headers={"kid": "first"}))
+    assert issuer.keys_asked() == 1
+    headers = {"authorization": f"Bearer {issuer.token()}"}
+    assert await authenticator.authenticate(Credentials(path="/", headers=headers)) is not None
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jwt
 
 from gateway.sdk import AuthenticationError, Credentials, PermissionDenied, Principal
-from gateway_oidc.config import Grant, OidcConfig
+from gateway_oidc.config import Algorithm, Grant, OidcConfig
 from gateway_oidc.issuer_keys import INVALID_TOKEN, IssuerKeys
 
 MAX_NAME: Final = 256
@@ -49,7 +49,7 @@ class OidcAuthenticator:
 
     async def _verified(self, token: str, header: Mapping[str, Any]) -> Mapping[str, Any]:
         config = self._config
-        algorithm, kid = header.get("alg"), header.get("kid")
+        algorithm, named = header.get("alg"), header.get("kid")
         allowed = next((each for each in config.algorithms if each == algorithm), None)
         if allowed is None:
             raise _invalid(
@@ -57,17 +57,16 @@ class OidcAuthenticator:
             )
         if self._types and _plain_type(header.get("typ")) not in self._types:
             raise _invalid("The token is of another type ('typ') than this server accepts.")
-        key = await self._keys.find(kid if isinstance(kid, str) else None, allowed)
+        kid = named if isinstance(named, str) else None
+        key = await self._keys.find(kid, allowed)
         try:
-            claims: Mapping[str, Any] = jwt.decode(
-                token,
-                key,
-                algorithms=[allowed],
-                audience=config.audiences,
-                issuer=config.issuer,
-                leeway=config.leeway,
-                options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
-            )
+            try:
+                return self._decoded(token, key, allowed)
+            except jwt.InvalidSignatureError:
+                other = await self._keys.published_since(key, kid, allowed)
+                if other is None:
+                    raise
+                return self._decoded(token, other, allowed)
         except jwt.ExpiredSignatureError:
             raise _invalid("The token has expired. Get a new one from its issuer.") from None
         except jwt.ImmatureSignatureError:
@@ -78,6 +77,19 @@ class OidcAuthenticator:
             raise _invalid(f"The token has no claim '{error.claim}'.") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise _invalid("The token is not valid.") from None
+
+    def _decoded(self, token: str, key: jwt.PyJWK, algorithm: Algorithm) -> Mapping[str, Any]:
+        """The claims of a token that `key` has signed and that is for this server now. Raises what `jwt` raises."""
+        config = self._config
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=config.audiences,
+            issuer=config.issuer,
+            leeway=config.leeway,
+            options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+        )
         return claims
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:

@@ -91,7 +91,7 @@ class OidcConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refresh_interval: Annotated[float, Meta(ge=10)] = 3600.0
     """Seconds between readings of the issuer's keys."""
     refetch_interval: Annotated[float, Meta(ge=1)] = 10.0
-    """Minimum of seconds between readings that a token with an unknown key causes."""
+    """Minimum of seconds between readings that a token with an unknown key or a wrong signature causes."""
     max_key_age: Annotated[float, Meta(ge=60)] = 86_400.0
     """Seconds for which keys are used while the issuer cannot be reached."""
 

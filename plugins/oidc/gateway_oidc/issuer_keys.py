@@ -95,6 +95,16 @@ class IssuerKeys:
             f"The token is signed {what}. Get a new token from the issuer.", headers=INVALID_TOKEN
         )
 
+    async def published_since(
+        self, failed: jwt.PyJWK, kid: str | None, algorithm: Algorithm
+    ) -> jwt.PyJWK | None:
+        """The key that the issuer publishes in place of `failed`, a key that `find` gave and that did not sign the token: an issuer that was
+        made anew may use the id again. None if the keys were read a short time ago, or cannot be read, or the key is the same.
+        """
+        await self._read_if_due()
+        found = self._known(kid, algorithm)
+        return None if found is None or _same(found, failed) else found
+
     def _known(self, kid: str | None, algorithm: Algorithm) -> jwt.PyJWK | None:
         if self._too_old():
             return None
@@ -154,6 +164,10 @@ class _Key:
     def __init__(self, kid: str | None, by_algorithm: Mapping[str, jwt.PyJWK]) -> None:
         self.kid = kid
         self.by_algorithm = by_algorithm
+
+
+def _same(one: jwt.PyJWK, other: jwt.PyJWK) -> bool:
+    return bool(one.key == other.key)  # public keys of `cryptography` are compared by their values
 
 
 def _public_key(published: Mapping[str, Any], algorithms: Sequence[Algorithm]) -> _Key | None:

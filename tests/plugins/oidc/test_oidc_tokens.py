@@ -22,6 +22,8 @@ from gateway.sdk import (
 )
 from gateway.testing import RequestAuthenticatorContract
 from gateway_oidc import OidcConfig, open_oidc
+from gateway_oidc.authenticator import OidcAuthenticator
+from gateway_oidc.issuer_client import Unreadable
 from gateway_oidc.issuer_keys import IssuerKeys, IssuerUnavailable
 from tests.plugins.oidc.local_issuer import LocalIssuer, public_jwk
 
@@ -170,6 +172,40 @@ async def test_a_rotation_needs_nothing_here(issuer: LocalIssuer) -> None:
             await authenticator.authenticate(bearing(issuer.token()))
 
 
+@pytest.mark.parametrize("kid", ["first", None])
+async def test_an_issuer_made_anew_with_the_same_key_id(
+    issuer: LocalIssuer, kid: str | None
+) -> None:
+    """Its keys are read again when a signature does not fit, once in `refetch_interval`."""
+    clock, published = Clock(), Published(issuer)
+    config = config_of(issuer)
+    keys = IssuerKeys(config, published, clock=clock)
+    authenticator = OidcAuthenticator(config, keys)
+    async with keys.kept_fresh():
+        old = issuer.token(kid=kid)
+        assert await authenticator.authenticate(bearing(old)) is not None
+        issuer.rotate("first")
+        new = issuer.token(kid=kid)
+        with pytest.raises(AuthenticationError):
+            await authenticator.authenticate(bearing(new))  # they were read a short time ago
+        assert published.read == 1
+        clock.now += config.refetch_interval
+        tokens = [bearing(new)] * 20
+        assert None not in await asyncio.gather(*map(authenticator.authenticate, tokens))
+        assert published.read == 2
+        clock.now += config.refetch_interval
+        for _ in range(20):
+            with pytest.raises(AuthenticationError):
+                await authenticator.authenticate(bearing(old))
+        assert published.read == 3
+        # An issuer that is away changes nothing for the keys that are known.
+        clock.now += config.refetch_interval
+        published.failure = Unreadable("away")
+        with pytest.raises(AuthenticationError):
+            await authenticator.authenticate(bearing(old))
+        assert await authenticator.authenticate(bearing(new)) is not None
+
+
 class Clock:
     now = 0.0
 
@@ -200,8 +236,6 @@ class Published:
 async def test_known_keys_are_used_while_the_issuer_is_away_and_not_for_ever(
     issuer: LocalIssuer,
 ) -> None:
-    from gateway_oidc.issuer_client import Unreadable
-
     clock, published = Clock(), Published(issuer)
     keys = IssuerKeys(config_of(issuer), published, clock=clock)
     async with keys.kept_fresh():
