@@ -229,6 +229,30 @@ async def test_a_sandbox_that_does_not_start_gives_its_place_back(
         await containers.place("alice")
 
 
+async def test_memory_that_cannot_be_reserved_loses_no_place(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as without free descriptors: a call waits for that too, and who gives a place back is not disturbed."""
+
+    def failing(*_: Any) -> int:
+        raise OSError(24, "Too many open files")
+
+    async with opened(max_running=2, max_wait=0.1) as containers:
+        held = await containers.place("alice")
+        with monkeypatch.context() as broken:
+            broken.setattr(containers._places._budget, "reserve", failing)
+            with pytest.raises(SandboxEnded, match="none became free"):
+                await containers.place("bob")
+            assert waiting(containers) == 0
+            his = asyncio.create_task(containers.place("bob"))
+            await wait_until_async(lambda: waiting(containers) == 1)
+            await held.end()
+            with pytest.raises(SandboxEnded):
+                await his
+        for owner in ("alice", "bob"):
+            await containers.place(owner)
+
+
 async def test_a_deleted_container_gives_its_place_back(opened: Open) -> None:
     async with opened(max_running=1, total=1) as containers:
         hers = await containers.place("alice")

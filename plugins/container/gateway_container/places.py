@@ -158,6 +158,9 @@ class Places:
         except BudgetExceeded as exceeded:
             self._make_room(container.owner if exceeded.of_owner else "")
             return False if exceeded.of_owner else None
+        except OSError as error:  # nobody's call ends for it, and those that wait try again
+            logger.warning("memory of a container could not be reserved: %s", error)
+            return None
         return True
 
     def _make_room(self, owner: str) -> None:
