@@ -30,17 +30,18 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
     Raises `ConfigurationError` if the upstream rejects the key or the configuration is invalid.
     """
     config = _addressed(config)
-    found = _discovery(config, context.path)
-    prefix = config.prefix(context.path)
+    address, name = _named(context.path)
+    found = _discovery(config, address)
+    prefix = config.prefix(address)
     key = config.key()
-    translator = Translator(_secrets(config, context.path, key))
+    translator = Translator(_secrets(config, address, key))
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(
             connections(config, context.name, key=key, meaning=translator.answer)
         )
         client, pool = made.client, made.pool
         pool.update(await found.find())
-        model = config.model or context.name
+        model = config.model or name or context.name
         path = prefix + config.health_path if config.health_path else None
         listing = None if path is None else UpstreamListing(client, config, path)
         listed = None if listing is None else await _listed(listing, pool, model)
@@ -71,7 +72,15 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
 
 def check_addresses(config: OpenAIConfig, path: str | None) -> None:
     """Raise `ConfigurationError` if the upstream has no address, or an invalid one."""
-    _discovery(_addressed(config), path)
+    _discovery(_addressed(config), _named(path)[0])
+
+
+def _named(path: str | None) -> tuple[str | None, str]:
+    """A model's path without its fragment, and the fragment: the model's name at the address, as on the command line."""
+    if path is None or not is_address(path):
+        return path, ""
+    address, _, name = path.partition("#")
+    return address, name
 
 
 def _addressed(config: OpenAIConfig) -> OpenAIConfig:

@@ -57,6 +57,12 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield front
 
 
+def test_a_path_names_the_upstreams_model_after_its_address(pair: Any, tmp_path: Path) -> None:
+    model = {"engine": "openai", "path": f"{pair.upstream.base_url}#said"}
+    with run_gateway({"models": {"elsewhere": model}}, tmp_path) as front, front.client() as client:
+        assert client.responses.create(model="elsewhere", input="hi").output_text
+
+
 def test_the_official_client_streams_a_response(pair: Any) -> None:
     with pair.front.client() as client:
         for model in MODELS:
