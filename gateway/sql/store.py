@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Any, TypeVar
 
 from gateway.errors import StoreUnavailable
@@ -450,7 +451,7 @@ class SqlStore:
             return
         self._used.setdefault(kind, set()).add(num)
         if self._touching is None:
-            self._touching = asyncio.create_task(self._store_uses())
+            self._touching = asyncio.create_task(self._store_uses(), context=Context())
 
     async def _store_uses(self) -> None:
         try:

@@ -7,6 +7,7 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextvars import Context
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from gateway.errors import StoreUnavailable
@@ -126,7 +127,8 @@ class EventBatchWriter(ABC):
         if waiting is None:
             waiting = self._waiting[response_id] = []
             if self._task is None:
-                self._task = asyncio.create_task(self._write())
+                # In a context of its own: it stores the events of all owners, and has no turn of whose event comes first.
+                self._task = asyncio.create_task(self._write(), context=Context())
         most = self.max_events
         while len(events) > most:
             part = _Waiting(events[:most], "later" if last else "no", attempt, _ignore_outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from mcp.types import CallToolResult, Tool
 from gateway.process_pool import ProcessPool
 from gateway.protocols import Principal
 from gateway.runtime.callers import Caller, called_by
+from gateway.shares import Shares
+from gateway.stores.event_batches import BatchEntry, EventBatchWriter
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
@@ -126,3 +128,57 @@ def test_many_urls_of_one_owner_push_out_no_list_of_another() -> None:
     for number in range(2 * KEPT_LISTS):
         kept("alice", f"https://a.net/{number}")
     assert [kept("bob", f"https://bob.net/{number}") for number in range(3)] == his
+
+
+class _Events(EventBatchWriter):
+    """Stores nothing, with a connection that has turns."""
+
+    def __init__(self, connections: Shares) -> None:
+        super().__init__()
+        self._connections = connections
+
+    async def store(self, batch: Sequence[BatchEntry]) -> Sequence[int]:
+        async with self._connections.turn():
+            return [len(each.events) for each in batch]
+
+    def deliver(self, entry: BatchEntry, length: int) -> None:
+        pass
+
+
+async def test_events_of_all_wait_for_no_turn_of_whose_event_was_first() -> None:
+    connections = Shares(4)
+    events = _Events(connections)
+
+    async def append(owner: str) -> bool:
+        with working_for(owner):
+            return await events.append(f"resp_{owner}", [b"1"], last=True, attempt=1)
+
+    for _ in range(3):  # as many as one owner may have
+        await connections.take("alice")
+    both = [asyncio.create_task(append(owner)) for owner in ("alice", "bob")]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    done = [each.done() for each in both]
+    for _ in range(3):
+        connections.leave("alice")
+    await asyncio.gather(*both)
+    assert done == [True, True]
+
+
+STORES = ("memory", "sqlite", "redis", "postgres")
+IN_THE_OWNERS_CONTEXT = {"self._run(operation, isolation='read_committed', readonly=False)"}
+AT_THE_START = {"self._listen(ready)"}
+
+
+def test_what_a_store_does_for_all_is_done_in_the_context_of_none() -> None:
+    """A task that lives on when a request has begun it: `create_task(..., context=Context())`, or it is listed above."""
+    found = {
+        ast.unparse(node.args[0])
+        for folder in ("gateway/stores", "gateway/sql", *(f"plugins/{each}" for each in STORES))
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "create_task"
+        and not any(each.arg == "context" for each in node.keywords)
+    }
+    assert found == IN_THE_OWNERS_CONTEXT | AT_THE_START

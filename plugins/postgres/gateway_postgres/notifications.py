@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from contextvars import Context
 from typing import Any, Final
 
 import asyncpg  # type: ignore[import-untyped]
@@ -71,7 +72,8 @@ class Notifications:
         """Notify the others, without waiting. What is announced meanwhile is one notification."""
         self._waiting.update(names)
         if self._sending is None:
-            self._sending = asyncio.create_task(self._send())
+            # In a context of its own: it has no turn of the owner who is first.
+            self._sending = asyncio.create_task(self._send(), context=Context())
 
     async def _send(self) -> None:
         try:

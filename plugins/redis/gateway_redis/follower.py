@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import Context
 
 from gateway.sdk import StoreUnavailable
 from gateway_redis import scripts
@@ -171,9 +172,9 @@ class StreamFollower:
         """Have the current read restarted, because a log joined."""
         self._joined += 1
         if self._task is None:
-            self._task = asyncio.create_task(self._follow())
+            self._task = asyncio.create_task(self._follow(), context=Context())
         elif self._waking is None and self._wake_key is not None:
-            self._waking = asyncio.create_task(self._wake(self._wake_key))
+            self._waking = asyncio.create_task(self._wake(self._wake_key), context=Context())
 
     async def _wake(self, key: str) -> None:
         """Interrupt the current read, until one was started that includes all logs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Literal, TypeAlias
 
 from redis.exceptions import ResponseError
@@ -77,7 +78,8 @@ class Ledger:
     def _note(self, change: _Change) -> None:
         self._changes.append(change)
         if self._task is None:
-            self._task = asyncio.create_task(self._work())
+            # In a context of its own: it records the entries of all owners.
+            self._task = asyncio.create_task(self._work(), context=Context())
 
     async def _work(self) -> None:
         try:
