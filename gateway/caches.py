@@ -7,7 +7,8 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any, Generic, TypeVar
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from gateway.shares import current_owner
 
@@ -36,6 +37,10 @@ class _Owned(Generic[KeyT]):
         self.size = 0
 
 
+_Rank: TypeAlias = tuple[int, int, str]
+"""How much an owner has, negated; when its oldest value was used; and its name."""
+
+
 class LruCache(Generic[KeyT, ValueT]):
     """At most `most` values, whose sizes are at most `max_size` together. The newest always stays. Thread-safe.
 
@@ -51,6 +56,12 @@ class LruCache(Generic[KeyT, ValueT]):
         self._owners: dict[str, _Owned[KeyT]] = {}
         self._size = 0
         self._uses = 0
+        bounds = ((False, most), (True, max_size))
+        self._ranks: dict[bool, list[_Rank]] = {
+            by_size: [] for by_size, bound in bounds if bound != sys.maxsize
+        }
+        """By whether sizes or numbers are compared: a heap of what each owner had, the first to lose a value first. A rank comes when
+        its owner puts a value. Later it is too early if anything: what is first is compared with what is, and corrected."""
         self._lock = threading.Lock()
 
     def __contains__(self, key: KeyT) -> bool:
@@ -82,22 +93,43 @@ class LruCache(Generic[KeyT, ValueT]):
             self._size += size
             self._uses += 1
             entry.used = self._uses
+            self._note_growth(entry.owner, owned)
             while len(self._entries) > 1 and (
                 len(self._entries) > self._most or self._size > self._max_size
             ):
                 self._drop(self._next_to_go(key, by_size=len(self._entries) <= self._most))
 
     def _next_to_go(self, newest: KeyT, *, by_size: bool) -> KeyT:
-        best: tuple[int, int] | None = None
-        found = newest
-        for owned in self._owners.values():
-            oldest = next(iter(owned.keys))
-            if oldest == newest:  # it is the only one of its owner
+        """The oldest key of the owner who has most, but not `newest`."""
+        ranks = self._ranks[by_size]
+        aside: _Rank | None = None
+        while True:
+            owned = self._owners.get(ranks[0][2])
+            if owned is None:
+                heappop(ranks)
                 continue
-            rank = (owned.size if by_size else len(owned.keys)), -self._entries[oldest].used
-            if best is None or rank > best:
-                best, found = rank, oldest
-        return found
+            oldest = next(iter(owned.keys))
+            rank = self._rank(ranks[0][2], owned, by_size)
+            if rank != ranks[0]:
+                heapreplace(ranks, rank)
+            elif oldest == newest:  # it is the only one of its owner
+                aside = heappop(ranks)
+            else:
+                if aside is not None:
+                    heappush(ranks, aside)
+                return oldest
+
+    def _rank(self, owner: str, owned: _Owned[KeyT], by_size: bool) -> _Rank:
+        most = owned.size if by_size else len(owned.keys)
+        return -most, self._entries[next(iter(owned.keys))].used, owner
+
+    def _note_growth(self, owner: str, owned: _Owned[KeyT]) -> None:
+        for by_size, ranks in self._ranks.items():
+            if len(ranks) > 2 * len(self._owners) + 64:
+                ranks[:] = [self._rank(name, each, by_size) for name, each in self._owners.items()]
+                heapify(ranks)
+            else:
+                heappush(ranks, self._rank(owner, owned, by_size))
 
     def _drop(self, key: KeyT) -> None:
         entry = self._entries.pop(key)

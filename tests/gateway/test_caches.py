@@ -85,6 +85,67 @@ def test_who_puts_much_into_a_cache_pushes_out_nothing_of_others() -> None:
         assert cache.get((owner, number)) == number
 
 
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 20), st.integers(0, 4), st.booleans()),
+        max_size=60,
+    ),
+    most=st.integers(1, 6),
+    max_size=st.integers(1, 12),
+)
+def test_the_oldest_of_who_has_most_goes(
+    steps: list[tuple[str, int, int, bool]], most: int, max_size: int
+) -> None:
+    cache = LruCache[int, int](most, max_size=max_size)
+    kept: dict[int, tuple[str, int]] = {}  # the least recently used first
+    for owner, key, size, gets in steps:
+        if gets:
+            assert (cache.get(key) is not None) == (key in kept)
+            if key in kept:
+                kept[key] = kept.pop(key)
+            continue
+        with called_by(Caller(Principal(name=owner))):
+            cache.put(key, 1, size)
+        kept.pop(key, None)
+        kept[key] = owner, size
+        while len(kept) > 1 and (len(kept) > most or sum(s for _, s in kept.values()) > max_size):
+            has, sizes = Counter[str](), Counter[str]()
+            for holder, each in kept.values():
+                has[holder] += 1
+                sizes[holder] += each
+            counted = has if len(kept) > most else sizes
+            others = [each for each in kept if each != key]
+            # `max` takes the first of several, which is the least recently used.
+            oldest = {kept[each][0]: each for each in reversed(list(kept))}
+            gone = max(
+                (each for each in others if oldest[kept[each][0]] == each),
+                key=lambda each: counted[kept[each][0]],
+            )
+            del kept[gone]
+        assert {each for each in range(21) if each in cache} == set(kept)
+
+
+class CountingKey:
+    """A key that counts comparisons."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingKey.compared += 1
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def test_a_full_cache_of_many_owners_looks_at_few_of_them() -> None:
+    cache = LruCache[CountingKey, int](500)
+    CountingKey.compared = 0
+    for number in range(2000):
+        with called_by(Caller(Principal(name=f"owner {number}"))):
+            cache.put(CountingKey(), number)
+    assert CountingKey.compared < 10 * 2000
+
+
 def test_concurrent_calls_make_media_once() -> None:
     async def body() -> None:
         cache, maker = ComputedCache[str, Media](100, size), Maker()
