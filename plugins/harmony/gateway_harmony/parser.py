@@ -76,7 +76,7 @@ class HarmonyParser:
         self._phase: Phase | None = None
         self._opened = False
         """Whether the open message has been announced."""
-        self._lead: str | None = None
+        self._lead: list[str] | None = None
         """White space of an answer with a recipient, which is a call only if it contains an object; else None."""
         self._name = ""
         self._empty = True
@@ -317,7 +317,7 @@ class HarmonyParser:
                 self._kind = "call"
                 self._name = name
                 if header.channel == "final":
-                    self._lead = ""
+                    self._lead = []
                 else:
                     self._start_call()
             else:
@@ -340,12 +340,12 @@ class HarmonyParser:
         if start == end:
             return
         if self._lead is not None:
-            said = self._lead + text[start:end]
-            if not said.strip():
-                self._lead = said
+            said = text[start:end].lstrip()
+            if not said:
+                self._lead.append(text[start:end])
                 return
-            lead, self._lead = self._lead, None
-            if said.lstrip().startswith("{"):
+            lead, self._lead = "".join(self._lead), None
+            if said.startswith("{"):
                 self._start_call()
             else:
                 self.recoveries += 1

@@ -88,6 +88,23 @@ def test_a_run_of_backslashes_is_not_held() -> None:
     assert "".join(each.text for each in ended if isinstance(each, TextDelta))[-1] == "n"
 
 
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("pythonic", "[f(a"),
+        (
+            "deepseek_v3",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json",
+        ),
+    ],
+)
+def test_white_space_within_a_call_is_not_held(name: str, begin: str) -> None:
+    parser = MarkupFormat(BY_NAME[name]).parser(ParserContext(tail="text"))
+    for part in (begin, *" " * 500):
+        parser.feed(EngineOutput(text=part))
+        assert len(parser._held) <= 40
+
+
 class CountedText(str):
     """Counts the characters that are taken out of it, also by loops and slices that the profiler does not see."""
 

@@ -17,8 +17,8 @@ from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
 _ANYWHERE: Final = MarkerContext()
-_FENCE: Final = re.compile(r"```[\w-]{0,16}[ \t]*(?=[\n{\"])")
-_FENCE_SO_FAR: Final = re.compile(r"```[\w-]{0,16}[ \t]*|`{1,2}")
+_FENCE: Final = re.compile(r"```[\w-]{0,16}[ \t]{0,16}(?=[\n{\"])")
+_FENCE_SO_FAR: Final = re.compile(r"```[\w-]{0,16}[ \t]{0,16}|`{1,2}")
 _NAME_INSIDE: Final = re.compile(
     r"""\{\s*"name"\s*:\s*"([^"\\\n]+)"\s*(?:,\s*("(?:arguments|parameters)"\s*:\s*(?=\{))?|(?=\}))"""
 )

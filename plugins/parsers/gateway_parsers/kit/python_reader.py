@@ -40,7 +40,7 @@ class PythonReader(StepReader):
     """The reader of `PythonShape`. A call starts at its parenthesis. Arguments are converted to JSON as they arrive."""
 
     __slots__ = (
-        "_arguments_begun", "_bare", "_calls", "_key", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
+        "_arguments_begun", "_bare", "_calls", "_key", "_key_ended", "_list", "_name_text", "_node", "_position", "_shape", "_tools",
         "_value", "_whole", "_words",
     )  # fmt: skip
 
@@ -63,6 +63,8 @@ class PythonReader(StepReader):
     def _begin_call(self, node: SchemaNode) -> None:
         self._node = node
         self._key = ""
+        self._key_ended = False
+        """Whether white space follows the name of an argument."""
         self._position = 0
         self._arguments_begun = False
         self._whole = False
@@ -185,17 +187,21 @@ class PythonReader(StepReader):
                 return pos
             if not (char.isalpha() or char == "_"):
                 return self._positional(text, pos)
-        hit = _KEY_END.search(text, pos)
-        end = hit.start() if hit is not None else len(text)
-        room = MAX_NAME - len(self._key)
-        if end - pos > room:
-            return self._broken(pos + room, self._key + text[pos : pos + room])
-        self._key += text[pos:end]
-        if hit is None:
-            return end
-        start = skip(text, end, " \t")
+            self._key_ended = False
+        if not self._key_ended:
+            hit = _KEY_END.search(text, pos)
+            end = hit.start() if hit is not None else len(text)
+            room = MAX_NAME - len(self._key)
+            if end - pos > room:
+                return self._broken(pos + room, self._key + text[pos : pos + room])
+            self._key += text[pos:end]
+            pos = end
+            if hit is None:
+                return pos
+            self._key_ended = True
+        start = skip(text, pos, " \t")
         if start == len(text):
-            return start if final else end
+            return start
         if text[start] in "=:":
             self._begin_value(self._key)
             return start + 1

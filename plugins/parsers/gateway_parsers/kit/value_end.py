@@ -14,8 +14,9 @@ _MAX_QUOTED: Final = 400
 """Characters after an end within which another end is searched, which would make the first one part of the value."""
 _MAX_KEY: Final = 128
 _KEY_END: Final = re.compile(r"[>\n]")
-_MISSPELT: Final = re.compile(r"\w{0,32}>?[ \t\r\n]{0,64}")
-"""The rest of a misspelt end, as in `</parameter1>` or a bare `</parameter`."""
+_MISSPELT: Final = re.compile(r"(?:\w{0,32}>)?[ \t\r\n]{0,64}")
+"""The rest of a misspelt end, as in `</parameter1>` or a bare `</parameter`. A word without `>` is text."""
+_MISSPELT_SO_FAR: Final = re.compile(r"\w{0,32}")
 
 
 def is_end(shape: TagShape, text: str, after: int, *, nested: int, final: bool) -> bool | None:
@@ -75,6 +76,9 @@ def is_key(
 
 def after_misspelt_end(text: str, pos: int) -> int:
     """The position of what follows a misspelt end of a value, whose beginning is before `pos`: what may be the rest of
-    it, and white space, is passed over."""
+    it, and white space, is passed over. The end of the text if more is needed."""
+    begun = _MISSPELT_SO_FAR.match(text, pos)
+    if begun is not None and begun.end() == len(text):
+        return len(text)
     hit = _MISSPELT.match(text, pos)
     return hit.end() if hit is not None else pos
