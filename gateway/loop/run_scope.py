@@ -63,7 +63,8 @@ class RunScope:
         self._name = name
         self._subject = subject
         self._reservation: Reservation | None = None
-        self._caller = caller = current_caller()
+        self.caller = caller = current_caller()
+        """Whose request it is; None outside of requests."""
         self.principal: Principal | None = None if caller is None else caller.principal
         """Who is served; None in anonymous mode."""
         self._expected = ExpectedTokens()
@@ -88,7 +89,7 @@ class RunScope:
         if self._reservation is not None:
             self._reservation.cancel()
         self.stats.model = model.name
-        priority = 0 if self._caller is None else self._caller.priority
+        priority = 0 if self.caller is None else self.caller.priority
         self._reservation = model.admission.reserve(
             self.principal, prompt=expected.prompt, priority=priority
         )

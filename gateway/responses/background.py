@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 
 import msgspec
 
@@ -21,6 +21,7 @@ from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.orphans import Orphans
 from gateway.responses.run import ResponseRun
+from gateway.runtime.callers import called_by
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 
@@ -162,7 +163,9 @@ class BackgroundRuns:
 
     def _begin(self, run: ResponseRun, stored: int = 0) -> None:
         live = LiveLog()
-        task = asyncio.create_task(self._run(run, live, stored))
+        # For whom it runs, also where it was taken over, which no request has asked for.
+        with nullcontext() if run.scope.caller is None else called_by(run.scope.caller):
+            task = asyncio.create_task(self._run(run, live, stored))
         self._running[run.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,12 @@ import gateway_scripted
 from gateway.config import Config, ModelConfig
 from gateway.errors import ServerShuttingDown
 from gateway.plugins import load_plugins
+from gateway.protocols import Principal
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
+from gateway.runtime.callers import Caller, called_by, current_principal
+from gateway.shares import current_owner
 from gateway.startup.service_opening import open_services
 from gateway.wire.request import convert_response_request
 from gateway_memory.store import MemoryStore
@@ -54,3 +58,36 @@ async def test_what_waits_is_stopped_at_once_only_if_its_request_is_kept(
                     await wait_until_async(lambda: run.handed_over, "it is handed over")
             await wait_until_async(lambda: not runs.queued + runs.running, "it has ended")
         assert run.response.status == ("queued" if kept else "completed")
+
+
+async def test_a_run_that_is_taken_over_works_for_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its shares and the rights of what it asks for are those of its key, although no request of that key began it."""
+    seen: set[tuple[str, Principal | None]] = set()
+    advance = MemoryStore.advance
+
+    async def noted(self: MemoryStore, *arguments: Any, **options: Any) -> bool:
+        seen.add((current_owner(), current_principal()))
+        return await advance(self, *arguments, **options)
+
+    monkeypatch.setattr(MemoryStore, "advance", noted)
+    ada = Principal(name="ada")
+    model = ModelConfig(engine="scripted", renderer="chat_template", parser="plain")
+    async with AsyncExitStack() as stack:
+        plugins = load_plugins(extra=PLUGINS, installed=False)
+        services = await open_services(Config(models={"m": model}), plugins, stack)
+        store = services.store
+        assert store is not None
+        runs = BackgroundRuns(store, lease_seconds=60)
+        async with runs.maintenance():
+            with called_by(Caller(ada)):
+                request = convert_response_request(
+                    {"model": "m", "input": "Say it.", "background": True}
+                )
+                run = ResponseRun(await make_plan(request, services, size=1), services)
+                await run.prepare()
+            await runs.start(run)
+            await wait_until_async(lambda: not runs.queued + runs.running, "it has ended")
+    assert run.response.status == "completed"
+    assert seen == {("ada", ada)}
