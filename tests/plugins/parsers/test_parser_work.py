@@ -105,6 +105,28 @@ def test_white_space_within_a_call_is_not_held(name: str, begin: str) -> None:
         assert len(parser._held) <= 40
 
 
+def test_members_that_wait_for_others_are_not_looked_at_for_each() -> None:
+    branches = [
+        {"properties": {"k": {"const": kind}, "v": {"type": of}, "w": {"type": "string"}}}
+        for kind, of in (("x", "integer"), ("y", "string"))
+    ]
+    tools = {"u": ToolDefinition(name="u", parameters={"anyOf": branches})}
+    pair = "<parameter=v>\n3\n</parameter>\n<parameter=w>\na\n</parameter>\n"
+
+    def calls(times: int) -> int:
+        parser = MarkupFormat(BY_NAME["qwen3_coder"]).parser(ParserContext(tools=tools))
+        counter = Counter()
+        sys.setprofile(counter)
+        try:
+            for part in ("<tool_call>\n<function=u>\n", *[pair] * times):
+                parser.feed(EngineOutput(text=part))
+        finally:
+            sys.setprofile(None)
+        return counter.calls
+
+    assert calls(120) <= 8 * calls(20)
+
+
 class CountedText(str):
     """Counts the characters that are taken out of it, also by loops and slices that the profiler does not see."""
 

@@ -84,10 +84,13 @@ class MemberTypes:
         """The schema's only branch that is left, or the schema."""
         return self._branches[0] if len(self._branches) == 1 else self._schema
 
-    def learn(self, key: str, text: str) -> None:
-        """The member `key` has been written as `text`, a string's text or JSON."""
+    def learn(self, key: str, text: str) -> bool:
+        """The member `key` has been written as `text`, a string's text or JSON. Returns whether fewer branches are left."""
         fitting = [branch for branch in self._branches if _allows(branch.member(key), text)]
-        self._branches = fitting or self._branches
+        narrower = 0 < len(fitting) < len(self._branches)
+        if narrower:
+            self._branches = fitting
+        return narrower
 
 
 def _branches(schema: SchemaNode) -> Iterator[SchemaNode]:

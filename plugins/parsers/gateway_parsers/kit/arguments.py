@@ -169,8 +169,8 @@ class ArgumentWriter:
             self.parts.append(_value(text, self._types, types, self._choices))
         self._held = None
         if self._said is not None:
-            self._members.learn(self._key, "".join(self._said))
-            if self._pending:
+            narrower = self._members.learn(self._key, "".join(self._said))
+            if narrower and self._pending:
                 self.release(every=False)
 
     def release(self, *, every: bool) -> None:
