@@ -49,10 +49,10 @@ class DocumentReader:
         """`seconds` and `memory` (bytes) limit each process, `max_text` the characters of a document. A process imports
         the module `preload`. `max_result` limits what a function returns besides text, in bytes. Raises
         `ConfigurationError` if a package is missing."""
-        # Not imported: the processes do that, and importing pypdf takes a tenth of a second.
-        if find_spec("lxml") is None or find_spec("pypdf") is None:
+        # Not imported: the processes do that, and importing them takes a tenth of a second.
+        if find_spec("lxml") is None or find_spec("pypdfium2") is None:
             raise ConfigurationError(
-                "Reading documents needs the packages lxml and pypdf: pip install 'litegate[documents]'."
+                "Reading documents needs the packages lxml and pypdfium2: pip install 'litegate[documents]'."
             )
         self.max_text: Final = max_text
         self.seconds: Final = seconds

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import codecs
-import logging
 from typing import Final
 
 from gateway.documents.failures import InvalidFile, UnsupportedFile, too_long
@@ -37,11 +36,10 @@ def read_text(
 ) -> str:
     """The text of a file. Raises `InvalidFile`, also if the text exceeds `most` characters or a PDF has more than
     `max_pages` pages; and unless `may_be_empty`, if there is no text."""
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it logs many minor problems
     if not content:
         raise InvalidFile("The file is empty.")
     if is_pdf(content):
-        text = pdf_text(content, most, max_pages)
+        text = pdf_text(content, most, max_pages, may_be_empty=may_be_empty)
     elif content.startswith(_ARCHIVE):
         text = office_text(content, most)
     elif content.startswith(_COMPOUND):

@@ -5,6 +5,5 @@
 Everything that a part names is hostile. Sizes are checked before anything is decoded, URLs are fetched through
 `gateway.net`, and files are decoded in helper processes with limits on memory and time.
 
-Requires the packages `pillow` and, if images are fetched, `httpx2`: `litegate[media]`; for documents also `litegate[documents]`; for
-pages of PDF documents as images, `pypdfium2`.
+Requires the packages `pillow` and, if images are fetched, `httpx2`: `litegate[media]`; for documents also `litegate[documents]`.
 """

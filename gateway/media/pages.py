@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.documents.failures import InvalidFile, UnsupportedFile
-from gateway.documents.pdf import is_pdf
+from gateway.documents.pdf import is_pdf, opened_pdf, readable_page
 from gateway.documents.text import read_text
 
 _SMALLEST: Final = 1e-3
@@ -27,38 +27,40 @@ def read_document(
 
 
 def page_images(content: bytes, most: int, side: int) -> list[tuple[bytes, str, int, int]]:
-    """Images of the pages of a PDF, as `read_document` returns them."""
+    """Images of the pages of a PDF, as `read_document` returns them. Pages that cannot be read are left out; the text says
+    which."""
     try:
-        import pypdfium2  # type: ignore[import-untyped]
-
         from gateway.media.images import encoded_image
     except ImportError:
         raise UnsupportedFile(
             "This server cannot show pages as images. Leave out 'detail', to send the text of the document."
         ) from None
     images = []
-    try:
-        with pypdfium2.PdfDocument(content) as document:
-            if (pages := len(document)) > most:
-                raise InvalidFile(
-                    f"The PDF has {pages} pages. This server shows at most {most} as images: send fewer, or leave out "
-                    "'detail', to send the text."
-                )
-            for page in document:
+    with opened_pdf(content) as document:
+        if (pages := len(document)) > most:
+            raise InvalidFile(
+                f"The PDF has {pages} pages. This server shows at most {most} as images: send fewer, or leave out "
+                "'detail', to send the text."
+            )
+        for index in range(pages):
+            if (page := readable_page(document, index)) is not None:
                 images.append(encoded_image(_drawn(page, side), lossless=True))
                 page.close()
-    except pypdfium2.PdfiumError as error:
-        raise InvalidFile(f"The pages of the PDF cannot be drawn: {error}.") from None
     return images
 
 
 def _drawn(page: Any, side: int) -> Any:
     """A page as an image of Pillow."""
+    from pypdfium2 import PdfiumError  # type: ignore[import-untyped]
+
     width, height = page.get_size()
     longer, shorter = max(width, height), min(width, height)
     if not (shorter > _SMALLEST and longer < float("inf")):
         raise InvalidFile("The PDF has a page without a size.")
-    bitmap = page.render(scale=side / longer, may_draw_forms=False)
+    try:
+        bitmap = page.render(scale=side / longer, may_draw_forms=False)
+    except PdfiumError as error:
+        raise InvalidFile(f"The pages of the PDF cannot be drawn: {error}.") from None
     # The renderer rounds sizes up.
     return (
         bitmap.to_pil()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from pypdf import PdfWriter
 
 from gateway.config import DocumentsConfig, MediaConfig
 from gateway.files.database import FilesDatabase
@@ -23,6 +22,7 @@ from gateway.media.file_parts import DocumentSource
 from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
 from gateway.protocols import Media
+from tests.encrypted_pdf import encrypted_pdf
 from tests.security.test_foreign_documents import CATALOGUE, pdf, stream
 
 T = TypeVar("T")
@@ -153,22 +153,13 @@ def test_what_is_too_large_or_none_is_refused(
     assert refusal(given, media=media, **limits).code == code
 
 
-def locked(password: str) -> bytes:
-    """A PDF that is read with a password."""
-    writer = PdfWriter(io.BytesIO(page(b"[0 0 99 99]")))
-    writer.encrypt(password, algorithm="RC4-128")
-    out = io.BytesIO()
-    writer.write(out)
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("give", [source, shown])
 def test_a_pdf_with_a_password_is_refused(give: Callable[[bytes], DocumentSource]) -> None:
     """Its text and its pages. One that anybody can open is read."""
-    refused = refusal(give(locked("secret")))
+    refused = refusal(give(encrypted_pdf(page(b"0 0 99 99"), "secret")))
     assert refused.code == "invalid_file"
     assert "password" in refused.message
-    assert tried(shown(locked("")))
+    assert tried(shown(encrypted_pdf(page(b"0 0 99 99"), "")))
 
 
 def test_a_private_address_is_not_connected_to() -> None:

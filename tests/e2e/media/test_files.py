@@ -13,12 +13,12 @@ from typing import Any
 import anthropic
 import httpx
 import openai
-import pypdf
 import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
 from tests.e2e.media.test_images import seen
+from tests.encrypted_pdf import encrypted_pdf
 from tests.plugins.file_search.test_file_search_files import pdf
 
 CONFIG = """
@@ -48,15 +48,8 @@ engine = "scripted"
 media = ["image"]
 """
 TOWER = pdf("A tower of iron", "is 312 metres high")
+LOCKED = encrypted_pdf(TOWER, "secret")
 READ = "A tower of iron\n\nis 312 metres high"
-
-
-def locked() -> bytes:
-    writer = pypdf.PdfWriter(clone_from=io.BytesIO(TOWER))
-    writer.encrypt("secret", algorithm="RC4-128")
-    made = io.BytesIO()
-    writer.write(made)
-    return made.getvalue()
 
 
 def word(text: str) -> bytes:
@@ -244,7 +237,7 @@ def test_chat_reads_files(client: OpenAI, server: Any) -> None:
         counted = httpx.post(f"{server.url}/tokenize", json={"model": "reading", "messages": messages})  # fmt: skip
         assert answer.usage is not None
         assert counted.json()["count"] == answer.usage.prompt_tokens
-    for field, value in (("file_data", encoded(locked())), ("file_id", "file-x")):
+    for field, value in (("file_data", encoded(LOCKED)), ("file_id", "file-x")):
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(model="reading", messages=chat_file(**{field: value}))
         assert caught.value.param == f"messages[0].content[0].file.{field}"
@@ -266,7 +259,7 @@ def test_messages_read_documents(claude: Anthropic, client: OpenAI, library: str
             assert answer.content[0].type == "text"
             assert answer.content[0].text.endswith(marked("T"))
             assert answer.usage.input_tokens == counted.input_tokens
-    source = {**sources[0], "data": encoded(locked())}
+    source = {**sources[0], "data": encoded(LOCKED)}
     messages = [{"role": "user", "content": [{"type": "document", "source": source}]}]
     with pytest.raises(anthropic.BadRequestError, match="protected by a password") as refused:
         claude.messages.create(model="reading", messages=messages, max_tokens=9)
@@ -274,7 +267,7 @@ def test_messages_read_documents(claude: Anthropic, client: OpenAI, library: str
 
 
 BAD: list[tuple[dict[str, Any], str, str, str]] = [
-    (file(locked()), "file_data", "invalid_file", "protected by a password"),
+    (file(LOCKED), "file_data", "invalid_file", "protected by a password"),
     (file(TOWER[:300]), "file_data", "invalid_file", "PDF is broken"),
     (file(bytes(range(256)), "a.bin"), "file_data", "unsupported_file", "Files of this kind"),
     (file(b"x" * 2001, "a.txt"), "file_data", "invalid_file", "more than 2000 characters"),

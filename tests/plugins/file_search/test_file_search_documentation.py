@@ -72,7 +72,7 @@ def test_the_plugin_is_found_without_what_is_heavy() -> None:
     code = (
         "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
         "assert any(o.name == 'file_search' for o in p.offers('tool')); "
-        "print({'lxml', 'pypdf', 'sqlite3', 'gateway_file_search.library'} & set(sys.modules))"
+        "print({'lxml', 'pypdfium2', 'sqlite3', 'gateway_file_search.library'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
