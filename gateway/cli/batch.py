@@ -201,15 +201,19 @@ def cancel_batch(arguments: argparse.Namespace) -> int:
 def _batch_id(named: str) -> str:
     """The id of a batch in a URL. `named` is the id, or a file that `gateway batch run` runs or writes."""
     file = Path(named)
+    if not file.name:
+        raise ConfigurationError(
+            f"{named!r} is no batch: give its id, as `gateway batch list` shows it, or a file of `gateway batch run`"
+        )
     for output in (file, file.with_suffix(".out.jsonl")):
-        memory = output.with_name(f"{output.name}.batch") if output.name else output
+        memory = output.with_name(f"{output.name}.batch")
         try:
             known = msgspec.json.decode(memory.read_bytes(), type=_Remembered)
         except (OSError, ValueError):
             continue
         if known.batch_id is not None:
             return quote(known.batch_id, safe="")
-    if file.is_file():
+    if os.path.isfile(file):  # false also for a name that is too long
         raise ConfigurationError(
             f"no batch of {named!r} is remembered; its results are written, or it was run elsewhere: `gateway batch list` has the ids"
         )

@@ -96,6 +96,14 @@ def test_batches_are_listed_shown_and_stopped(
     assert "`gateway batch list` has the ids" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("named", "code"), [("", 2), (".", 2), ("/", 2), ("x" * 5000, 1)])
+def test_what_names_no_batch_is_said_in_one_sentence(
+    named: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["batch", "status", named, "--url", "http://127.0.0.1:9/v1"]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def main_output(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     main(arguments)
     return capsys.readouterr().out
