@@ -214,7 +214,7 @@ def describe(app: Litestar, *, keyed: bool) -> JsonSchema:
             "not described here; they are ignored.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        "servers": [{"url": "."}],  # relative to this document, which a proxy may have below a path
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": named.schemas,

@@ -44,7 +44,7 @@ def test_every_file_that_a_file_names_is_served(url: str) -> None:
     names = set()
     for file in read_files().values():
         text = file.content.decode()
-        names |= set(re.findall(r'/console/([\w.-]+)"', text))
+        names |= set(re.findall(r'"console/([\w.-]+)"', text))
         names |= set(re.findall(r'from "\./([\w.-]+)"', text))
     assert len(names) > 10
     for name in names:

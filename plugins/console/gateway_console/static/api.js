@@ -2,6 +2,9 @@
 
 const KEY = "litegate.key";
 
+/** Where the gateway is, without a slash at the end: below a path, if a proxy has it there. */
+export const ROOT = new URL("..", import.meta.url).href.slice(0, -1);
+
 /** The API key lives in this tab only: session storage ends with it. */
 export const key = {
   get: () => sessionStorage.getItem(KEY) || "",
@@ -22,7 +25,7 @@ function headers(more = {}) {
 async function checked(path, options) {
   let answer;
   try {
-    answer = await fetch(path, { ...options, credentials: "omit", cache: "no-store", redirect: "error" });
+    answer = await fetch(ROOT + path, { ...options, credentials: "omit", cache: "no-store", redirect: "error" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The gateway cannot be reached. Is it still running?");

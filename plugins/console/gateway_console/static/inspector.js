@@ -3,7 +3,7 @@
 import { fill, h } from "./dom.js";
 import { codeBlock } from "./markdown.js";
 import { asCurl, asNode, asPython, requestBody } from "./request.js";
-import { key } from "./api.js";
+import { key, ROOT } from "./api.js";
 
 const LANGUAGES = { Python: [asPython, "python"], Node: [asNode, "js"], curl: [asCurl, "sh"] };
 const SHOWN_EVENTS = 500;
@@ -59,7 +59,7 @@ export class CodePanel {
       const history = current ? this.session.history(current.leaf) : [];
       const body = requestBody(this.settings.values, [...history, { role: "user", content: input }]);
       const [write, language] = LANGUAGES[this.language];
-      fill(this.code, codeBlock(write(body, location.origin, Boolean(key.get())), language));
+      fill(this.code, codeBlock(write(body, ROOT, Boolean(key.get())), language));
     } catch (error) {
       fill(this.code, h("p", { class: "error" }, error.message));
     }

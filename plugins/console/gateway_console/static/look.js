@@ -1,6 +1,6 @@
 // Looking into the gateway: models, stored responses and conversations, and how it does.
 
-import { get, getBlob, post, remove } from "./api.js";
+import { get, getBlob, post, remove, ROOT } from "./api.js";
 import { append, h, icon } from "./dom.js";
 import { isRunning } from "./fold.js";
 import { itemView } from "./items.js";
@@ -132,7 +132,7 @@ export function referenceView() {
     await reference(drawn, filter);
     return drawn;
   });
-  return view("API", ["Each operation, with its types, from ", h("a", { href: "/openapi.json" }, "/openapi.json"), "."], filter, body);
+  return view("API", ["Each operation, with its types, from ", h("a", { href: `${ROOT}/openapi.json` }, "/openapi.json"), "."], filter, body);
 }
 
 export function serverView() {

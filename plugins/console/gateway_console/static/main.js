@@ -73,7 +73,7 @@ const links = Object.entries(VIEWS).map(([address, name]) => h("a", { href: addr
 const history = h("ul", { class: "history" });
 const deleteAll = h("div", { class: "row foot-row" }, h("button", { type: "button", class: "small", onclick: forget }, "Delete all"));
 const sidebar = h("nav", { class: "sidebar", id: "sidebar", "aria-label": "Console" },
-  h("div", { class: "brand" }, h("img", { src: "/console/icon.svg", alt: "", width: "22", height: "22" }), "Litegate"),
+  h("div", { class: "brand" }, h("img", { src: "console/icon.svg", alt: "", width: "22", height: "22" }), "Litegate"),
   h("div", { class: "links" }, links),
   h("div", { class: "history-head" }, h("h2", {}, "Conversations"), iconButton("plus", "New conversation", fresh)),
   history,
@@ -294,7 +294,7 @@ async function connect() {
 }
 
 // `/docs` is this page, with the reference first.
-if (location.pathname === "/docs") window.history.replaceState(null, "", "/#/api");
+if (location.pathname.endsWith("/docs")) window.history.replaceState(null, "", "./#/api");
 arrange();
 await session.load();
 session.current = session.list.find((each) => each.id === preferences.get("conversation", null)) || null;

@@ -116,7 +116,7 @@ function python(value, indent) {
   return JSON.stringify(value).replace(/\u2028|\u2029/g, (found) => `\\u${found.charCodeAt(0).toString(16)}`);
 }
 
-export function asPython(body, origin, keyed) {
+export function asPython(body, root, keyed) {
   const given = plain(body);
   const identifier = /^[A-Za-z_]\w*$/;
   const named = Object.entries(given).filter(([name]) => identifier.test(name));
@@ -125,7 +125,7 @@ export function asPython(body, origin, keyed) {
   const lines = named.map(([name, value]) => `    ${name}=${python(value, "    ")},`).join("\n");
   return `${keyed ? "import os\n\n" : ""}from openai import OpenAI
 
-client = OpenAI(base_url=${JSON.stringify(`${origin}/v1`)}, api_key=${keyed ? 'os.environ["LITEGATE_API_KEY"]' : '"none"'})
+client = OpenAI(base_url=${JSON.stringify(`${root}/v1`)}, api_key=${keyed ? 'os.environ["LITEGATE_API_KEY"]' : '"none"'})
 stream = client.responses.create(
 ${lines}
 )
@@ -136,11 +136,11 @@ print()
 `;
 }
 
-export function asNode(body, origin, keyed) {
+export function asNode(body, root, keyed) {
   const given = JSON.stringify(plain(body), null, 2);
   return `import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: ${JSON.stringify(`${origin}/v1`)}, apiKey: ${keyed ? "process.env.LITEGATE_API_KEY" : '"none"'} });
+const client = new OpenAI({ baseURL: ${JSON.stringify(`${root}/v1`)}, apiKey: ${keyed ? "process.env.LITEGATE_API_KEY" : '"none"'} });
 const stream = await client.responses.create(${given});
 for await (const event of stream) {
   if (event.type === "response.output_text.delta") process.stdout.write(event.delta);
@@ -149,9 +149,9 @@ console.log();
 `;
 }
 
-export function asCurl(body, origin, keyed) {
+export function asCurl(body, root, keyed) {
   const given = JSON.stringify(plain(body), null, 2).replaceAll("'", "'\\''");
-  return `curl -N ${origin}/v1/responses \\
+  return `curl -N ${root}/v1/responses \\
   -H 'content-type: application/json' \\
 ${keyed ? '  -H "authorization: Bearer $LITEGATE_API_KEY" \\\n' : ""}  -d '${given}'
 `;
