@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.deltas import BlockEnded, CallEnded, CallStarted, Delta, MessageStarted, TextDelta
+from gateway.deltas import (
+    BlockEnded,
+    CallArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    Delta,
+    MessageStarted,
+    TextDelta,
+)
 from gateway.protocols import EngineOutput, FinishReason, ParserContext, ToolDefinition
+from gateway.sdk.constraints import custom_schema
 from gateway.testing.reading import Block, blocks, check_grammar
 from gateway_harmony import HarmonyFormat
 from gateway_harmony.markers import MARKERS
@@ -336,6 +345,17 @@ def test_an_answer_with_a_recipient_is_a_call_only_if_it_has_an_object() -> None
         assert blocks(parse(list(header + ' {"a":1}<|return|>'))[0]) == [
             Block("call", '{"a":1}', "f")
         ]
+
+
+def test_the_input_of_a_custom_tool_is_streamed() -> None:
+    tools = {"c": ToolDefinition(name="c", parameters=custom_schema(), kind="custom")}
+    parser = HarmonyFormat().parser(ParserContext(tools=tools))
+    header = "<|channel|>commentary to=functions.c <|constrain|>json<|message|>"
+    shown = ""
+    for part in (header, *' { "input" : "', *"word " * 50):
+        deltas = parser.feed(EngineOutput(text=part))
+        shown += "".join(each.text for each in deltas if isinstance(each, CallArgumentsDelta))
+    assert shown.endswith("word " * 50)
 
 
 def test_a_call_that_ends_within_a_string_without_its_marker_is_cut_off() -> None:

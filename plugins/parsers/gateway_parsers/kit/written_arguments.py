@@ -17,6 +17,9 @@ _NO_STOPS: Final = MarkerSet(())
 _FENCE: Final = re.compile(r"```[\w-]{0,16}[ \t]*(?=[\n{\"])")
 _FENCE_BEFORE: Final = re.compile(r"\s*(?:```[\w-]{0,16}\s*)?\Z")
 _OBJECT: Final = re.compile(r"\{(?=[ \t\r\n]*[\"'])")
+_INPUT: Final = re.compile(r"\s{0,64}\{\s{0,64}\"input\"\s{0,64}:\s{0,64}\"")
+_MAX_INPUT: Final = 4 * 64 + len('{"input":"')
+"""Characters that its match may have."""
 _NOTHING: Final = ("", "null", "None")
 _MAX_LEAD: Final = 2 * MAX_NAME
 """Characters in which an object must begin."""
@@ -30,7 +33,17 @@ class WrittenArguments:
     as it is, unless it is empty or null. A `custom` tool's text becomes its input.
     """
 
-    __slots__ = ("_all", "_encoded", "_fenced", "_state", "_text", "_value", "repairs", "spare")
+    __slots__ = (
+        "_all",
+        "_encoded",
+        "_fenced",
+        "_is_known",
+        "_state",
+        "_text",
+        "_value",
+        "repairs",
+        "spare",
+    )
 
     def __init__(self, *, custom: bool) -> None:
         self.spare = ""
@@ -42,6 +55,8 @@ class WrittenArguments:
         """Text that is not read yet."""
         self._all: list[str] = []
         """Text that may have to be passed on as it is."""
+        self._is_known = False
+        """Whether it is known that no object with the input begins a custom tool's text."""
         self._value = JsonValue(_NO_STOPS)
         self._encoded = EncodedArguments('"')
 
@@ -58,8 +73,7 @@ class WrittenArguments:
             case "raw":
                 return text
             case "held":
-                self._all.append(text)
-                return ""
+                return self._held(text)
             case "input":
                 return self._input(text)
             case "start":
@@ -117,12 +131,23 @@ class WrittenArguments:
         if not first and len(self._text) < MAX_NAME:
             return ""
         written, self._text = self._text, ""
-        self._all.append(written)
         if first and first in '{"':
             self._state = "held"
-            return ""
+            return self._held(written)
         self._all = [""]
         return '{"input": ' + quoted(written)[:-1]
+
+    def _held(self, text: str) -> str:
+        """More of a custom tool's text that may be JSON. Its object with the input is passed on as it arrives."""
+        self._all.append(text)
+        if self._is_known:
+            return ""
+        written = "".join(self._all)
+        if _INPUT.match(written):
+            self._state = "object"
+            return self._object(written.lstrip(), final=False)
+        self._is_known = len(written) > _MAX_INPUT
+        return ""
 
     def _start(self) -> str:
         text = self._text
