@@ -48,8 +48,8 @@ class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools: list[Annotated[str, Meta(min_length=1)]] | None = None
     """Tool servers that the key may use, by their names in `[tools.<name>]`. Default: all; `[]` for none."""
     requests_per_minute: Positive | None = None
-    """Maximum number of requests that reach a model, per minute. Further ones are rejected with 429. Limits hold for all
-    keys of the same name together."""
+    """Maximum number of requests per minute: those to models, and others that cost work ([keys.md](keys.md)). Further ones are
+    rejected with 429. Limits hold for all keys of the same name together."""
     tokens_per_minute: Positive | None = None
     """Maximum number of tokens per minute, input and output together. A request counts its prompt and its `max_tokens` when it
     begins, and what it has used when it ends."""
