@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = "Programming Language :: Python :: "
 
 
-def tested_pythons() -> list[str]:
+def pythons_of_the_gate() -> list[str]:
     """The versions of Python that the gate looks for."""
     [found] = re.findall(r"^PYTHONS=\"(.*)\"", (ROOT / ".ci/run").read_text(), re.MULTILINE)
     return found.split()
@@ -125,7 +125,7 @@ def test_every_package_is_classified(file: Path) -> None:
     assert found == sorted(set(found))
     assert "Typing :: Typed" in found
     pythons = {each.rpartition(" ")[2] for each in found if each.startswith(PYTHON + "3.")}
-    assert pythons == set(tested_pythons())
+    assert pythons == set(pythons_of_the_gate())
     # The license is an expression (PEP 639), beside which there is no classifier of it.
     assert not [each for each in found if each.startswith("License ::")]
     if "urls" in project:

@@ -201,7 +201,7 @@ def test_pages_are_shown_to_models_that_see_and_are_asked_to(client: OpenAI) -> 
     given = asked("before", file(TOWER, detail="high"), "after")
     response = client.responses.create(model="seeing", input=given)
     assert seen(response.output_text) == ["78x100", "78x100"]
-    assert response.output_text.startswith(f"before\n{marked('tower.pdf')}[image")
+    assert response.output_text.startswith(f"before{marked('tower.pdf')}[image")
     assert response.output_text.endswith("]after")
     assert response.usage is not None
     counted = client.responses.input_tokens.count(model="seeing", input=given)
