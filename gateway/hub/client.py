@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
@@ -16,24 +17,47 @@ from msgspec import Struct
 from gateway.config.hub_names import HubName, parse_name
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
-from gateway.hub.repository import Repository, RepositoryListing
+from gateway.hub.repository import Repository, RepositoryListing, TreeEntry, is_commit
 from gateway.net.guard import is_private, refusal
 from gateway.net.header_values import header_value
 
 if TYPE_CHECKING:
     import httpx
 
+logger = logging.getLogger("gateway.hub")
+T = TypeVar("T")
+
 LISTING_BYTES = 16 * 1024 * 1024
 """Maximum size of a file list."""
 LISTING_SECONDS = 60.0
 """Time limit for a file list, once it has begun to arrive."""
 MAX_REDIRECTS = 5
+ATTEMPTS = 3
+"""How often a file list is asked for, if the hub says when to ask again."""
+LONGEST_WAIT = 20.0
+"""Maximum of seconds that a hub may have a request wait before it is sent again."""
 SECONDS = 10.0
 """Time limit for connecting, and for each read. `HF_HUB_DOWNLOAD_TIMEOUT` replaces it."""
 
 
 class HubUnreachable(Exception):
-    """The hub does not answer, or fails. The message is a phrase that says how."""
+    """The hub does not answer, or fails. The message is a phrase that says how.
+
+    `retry_after` is the number of seconds after which the hub wants to be asked again, if it says so.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    @property
+    def wait(self) -> float | None:
+        """The same, or None if that is longer than is waited here."""
+        return (
+            None
+            if self.retry_after is None or self.retry_after > LONGEST_WAIT
+            else self.retry_after
+        )
 
 
 class HubRefusal(Exception):
@@ -94,15 +118,38 @@ class Hub(Struct, frozen=True, kw_only=True):
         return any(name.lower() == "authorization" for name in self.headers)
 
     def repository(self, name: HubName) -> Repository:
-        """The current file list of a repository.
+        """The current file list of a repository. A hub that says when to ask again is asked again, `ATTEMPTS` times in all.
 
         Raises `HubUnreachable`, `HubRefusal` or `HubAnswerInvalid`.
         """
-        content = self._api(f"{name.repo}/revision/main?blobs=true")
+        listing = self._listed(f"{name.repo}/revision/main?blobs=true", RepositoryListing)
+        if listing.lacks_sizes and is_commit(listing.sha):
+            listing = listing.completed(self._tree(name, listing))
         try:
-            return msgspec.json.decode(content, type=RepositoryListing).repository(name.repo)
+            return listing.repository(name.repo)
         except ValueError as error:
             raise HubAnswerInvalid("its file list cannot be read") from error
+
+    def _tree(self, name: HubName, listing: RepositoryListing) -> list[TreeEntry]:
+        """The files as another list of the hub has them: mirrors may leave sizes and hashes out of the first."""
+        try:
+            return self._listed(f"{name.repo}/tree/{quote(listing.sha, safe='')}?recursive=true", list[TreeEntry])  # fmt: skip
+        except (HubRefusal, HubAnswerInvalid) as error:
+            raise HubAnswerInvalid("its file list has no sizes and hashes") from error
+
+    def _listed(self, rest: str, form: type[T]) -> T:
+        """The answer to a request about a repository, as `form`."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return msgspec.json.decode(self._api(rest), type=form)
+            except HubUnreachable as error:
+                if error.wait is None or attempt == ATTEMPTS:
+                    raise
+                logger.info("%s: %s; trying again after %.0f s", self.endpoint, error, error.wait)
+                time.sleep(error.wait)
+            except ValueError as error:
+                raise HubAnswerInvalid("its file list cannot be read") from error
+        raise AssertionError("the last attempt returns or raises")
 
     def search(self, text: str) -> list[str]:
         """The names of repositories that the hub finds for `text`; none if it does not answer as expected."""
@@ -181,11 +228,19 @@ class Hub(Struct, frozen=True, kw_only=True):
         """Raise for any status but 200 and 206."""
         status = response.status_code
         if status in (200, 206):
+            if response.headers.get("content-type", "").lower().startswith("text/html"):
+                raise HubUnreachable(
+                    "a web page came in place of its answer, as from the sign-in page of a network or a proxy"
+                )
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise HubAnswerInvalid("it compresses, which was not asked for")
             return
         if status == 429 or status >= 500:
-            raise HubUnreachable(f"it answers with status {status}")
+            after = response.headers.get("retry-after", "")
+            seconds = (
+                float(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
+            )
+            raise HubUnreachable(f"it answers with status {status}", seconds)
         code = response.headers.get("x-error-code", "")
         message = response.headers.get("x-error-message", "")
         raise HubRefusal(status, _printable(code), _printable(message))

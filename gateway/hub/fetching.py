@@ -185,13 +185,15 @@ def _look_up(name: HubName, hub: Hub) -> tuple[Repository, bool]:
         return cached, True
     try:
         return hub.repository(name), False
-    except HubUnreachable as error:
+    except (HubUnreachable, HubAnswerInvalid) as error:
         cached = cached_repository(hub, name.repo)
+        if cached is None and isinstance(error, HubAnswerInvalid):
+            raise _rejected(error, name, hub) from error
         if cached is None:
             raise ConfigurationError(_unreachable_error(name, hub, str(error))) from error
         logger.warning("%s cannot be reached (%s); using the cached files", hub.endpoint, error)
         return cached, True
-    except (HubRefusal, HubAnswerInvalid) as error:
+    except HubRefusal as error:
         raise _rejected(error, name, hub) from error
 
 

@@ -42,6 +42,30 @@ class _Sibling(Struct):
     blobId: str | None = None  # noqa: N815  # the hub's name
     lfs: _Lfs | None = None
 
+    def size_and_digest(self) -> tuple[int | None, str | None]:
+        lfs = self.lfs or _Lfs()
+        return self.size if lfs.size is None else lfs.size, lfs.sha256 or self.blobId
+
+
+class _TreeLfs(Struct):
+    oid: str | None = None
+    size: int | None = None
+
+
+class TreeEntry(Struct):
+    """An entry of a hub's answer to `GET /api/models/<repo>/tree/<revision>?recursive=true`, as far as it is used."""
+
+    path: str
+    type: str = "file"
+    size: int | None = None
+    oid: str | None = None
+    lfs: _TreeLfs | None = None
+
+    def sibling(self) -> _Sibling:
+        """The file as the other list has it."""
+        lfs = None if self.lfs is None else _Lfs(self.lfs.oid, self.lfs.size)
+        return _Sibling(self.path, self.size, self.oid, lfs)
+
 
 class RepositoryListing(Struct):
     """A hub's answer to `GET /api/models/<repo>/revision/<revision>?blobs=true`, as far as it is used."""
@@ -49,6 +73,16 @@ class RepositoryListing(Struct):
     sha: str
     siblings: list[_Sibling] = []
     id: str = ""
+
+    @property
+    def lacks_sizes(self) -> bool:
+        """Whether there are files, and none is listed with a size and a hash."""
+        return self.siblings != [] and all(None in each.size_and_digest() for each in self.siblings)
+
+    def completed(self, tree: Iterable[TreeEntry]) -> RepositoryListing:
+        """The same revision with the files of `tree`."""
+        files = [each.sibling() for each in tree if each.type == "file"]
+        return RepositoryListing(self.sha, files, self.id)
 
     def repository(self, repo: str) -> Repository:
         """The revision. Files without size or hash, or with unsafe paths, are left out.
@@ -61,9 +95,7 @@ class RepositoryListing(Struct):
 
     def _files(self) -> Iterable[RepositoryFile]:
         for each in self.siblings:
-            lfs = each.lfs
-            digest = (lfs and lfs.sha256) or each.blobId
-            size = lfs.size if lfs is not None and lfs.size is not None else each.size
+            size, digest = each.size_and_digest()
             if digest is None or size is None or size < 0 or not _DIGEST.match(digest):
                 continue
             if is_safe_path(each.rfilename):

@@ -237,10 +237,10 @@ class _Transfer:
             if self._at == self._file.size:
                 return
             failures = 1 if self._at > before else failures + 1
-            if failures >= ATTEMPTS:
+            if failures >= ATTEMPTS or (failure.retry_after is not None and failure.wait is None):
                 raise failure
             logger.info("%s: %s; trying again", self._file.name, failure)
-            if self._stop.wait(WAIT_SECONDS * 2 ** (failures - 1)):
+            if self._stop.wait(max(WAIT_SECONDS * 2 ** (failures - 1), failure.wait or 0.0)):
                 raise DownloadStopped
 
     def _request(self) -> None:

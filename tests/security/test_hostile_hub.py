@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,7 +82,8 @@ def test_hashes_that_are_none_are_not_seen(
     hub: Hub, hub_server: HubServer, digest: str | None
 ) -> None:
     hub_server.answer = listing({**GOOD, "blobId": digest})
-    assert "has no complete GGUF model" in failure(hub)
+    what = "has no complete GGUF model" if digest is not None else "has no sizes and hashes"
+    assert what in failure(hub)
 
 
 @pytest.mark.parametrize("commit", ["../../../../x", "main", "", "0" * 41])
@@ -243,3 +245,33 @@ def test_what_a_hub_says_of_an_error_is_one_printable_line(hub: Hub, hub_server:
     said = failure(hub)
     assert said.isprintable()
     assert len(said) < 400
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'[{"path": 1}]',
+        b'[{"path": "../m-Q4_0.gguf", "size": 9, "oid": "' + b"a" * 40 + b'"}]',
+        b'[{"path": "m-Q4_0.gguf", "size": -1, "oid": "' + b"a" * 40 + b'"}]',
+        b'[{"path": "m-Q4_0.gguf", "size": 9, "oid": "../../x"}]',
+        b'[{"type": "directory", "path": "m-Q4_0.gguf", "size": 9, "oid": "' + b"a" * 40 + b'"}]',
+    ],
+    ids=range(8),
+)
+def test_the_second_list_is_trusted_no_more_than_the_first(
+    hub: Hub, hub_server: HubServer, tree: bytes
+) -> None:
+    first = listing({"rfilename": "m-Q4_0.gguf"})
+
+    def answer(handler: Handler) -> bool:
+        if "/tree/" not in handler.path:
+            return first(handler)
+        handler.reply(200, tree)
+        return True
+
+    hub_server.answer = answer
+    assert re.search("has no complete GGUF model|has no sizes and hashes", failure(hub))
+    assert hub_server.contents() == []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import random
 import re
+import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +24,7 @@ from gateway.config.hub_names import HubName, parse_name
 from gateway.errors import ConfigurationError
 from gateway.hub import transfer
 from gateway.hub.cache import cached_repositories
-from gateway.hub.client import Hub
+from gateway.hub.client import ATTEMPTS, Hub
 from gateway.hub.fetching import (
     GgufFiles,
     WeightFiles,
@@ -217,7 +220,7 @@ import resource, signal, sys
 from pathlib import Path
 from gateway.config.hub_names import parse_name
 from gateway.errors import ConfigurationError
-from gateway.hub.client import Hub
+from gateway.hub.client import ATTEMPTS, Hub
 from gateway.hub.fetching import fetch_gguf
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -290,6 +293,105 @@ def test_the_cache_serves_while_the_hub_is_away(
 
     hub_server.answer = overloaded
     assert fetch_gguf(name(REPO), hub) == found
+
+
+def _portal(handler: Handler) -> bool:
+    handler.reply(200, b"<html>Sign in</html>", {"content-type": "Text/HTML; charset=utf-8"})
+    return True
+
+
+def _elsewhere(handler: Handler) -> bool:
+    handler.reply(302, b"", {"location": "http://portal.invalid/sign-in"})
+    return True
+
+
+@pytest.mark.parametrize("portal", [_portal, _elsewhere])
+def test_the_cache_serves_behind_a_sign_in_page(
+    hub: Hub, hub_server: HubServer, portal: Callable[[Handler], bool]
+) -> None:
+    hub_server.answer = portal
+    assert hub.endpoint in failure(hub)
+    hub_server.answer = None
+    found = fetch_gguf(name(REPO), hub)
+    hub_server.answer = portal
+    assert fetch_gguf(name(REPO), hub) == found
+
+
+def test_a_web_page_in_place_of_a_file_is_not_kept(hub: Hub, hub_server: HubServer) -> None:
+    """And what has arrived of the file stays: the next download goes on there."""
+    pages = 0
+
+    def portal(handler: Handler) -> bool:
+        nonlocal pages
+        if handler.path.startswith("/api/") or hub_server.cuts:
+            return False
+        pages += 1
+        return _portal(handler)
+
+    hub_server.cuts = [1_000_000]
+    hub_server.answer = portal
+    assert "a web page came in place of its answer" in failure(hub)
+    assert pages == transfer.ATTEMPTS - 1
+    (partial,) = hub.cache.rglob("*.incomplete")
+    assert DATA.startswith(partial.read_bytes())
+    assert partial.stat().st_size > 0
+    hub_server.answer = None
+    assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_hub_that_says_when_to_ask_again_is_asked_again(
+    hub: Hub, hub_server: HubServer, status: int
+) -> None:
+    answers: list[tuple[int, dict[str, str]]] = []
+
+    def limited(handler: Handler) -> bool:
+        if answers:
+            code, headers = answers.pop(0)
+            handler.reply(code, b"", headers)
+            return True
+        return False
+
+    hub_server.answer = limited
+    answers += [(status, {"retry-after": "0"})] * (ATTEMPTS - 1)
+    assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
+    shutil.rmtree(hub.cache)
+    # It is not asked for ever, nor waited for as long as it likes, nor asked again where it names no time.
+    for after, asked in (
+        ({"retry-after": "0"}, ATTEMPTS),
+        ({"retry-after": "3600"}, 1),
+        ({"retry-after": "9" * 400}, 1),
+        ({"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, 1),
+        ({}, 1),
+    ):
+        hub_server.seen.clear()
+        answers += [(status, after)] * 20
+        assert f"it answers with status {status}" in failure(hub)
+        assert len(hub_server.seen) == asked
+        answers.clear()
+
+
+def test_a_list_without_sizes(hub: Hub, hub_server: HubServer) -> None:
+    """As of a mirror; its other list has them."""
+    trees = True
+
+    def mirror(handler: Handler) -> bool:
+        path = handler.path.partition("?")[0]
+        if path.endswith("/revision/main"):
+            files = [{"rfilename": each} for each in FILES]
+            listing = {"sha": COMMIT, "siblings": files}
+            handler.reply(200, json.dumps(listing).encode(), {"content-type": "application/json"})
+            return True
+        if "/tree/" in path and not trees:
+            handler.reply(404)
+            return True
+        return False
+
+    hub_server.answer = mirror
+    assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
+    shutil.rmtree(hub.cache)
+    trees = False
+    assert "its file list has no sizes and hashes" in failure(hub)
 
 
 def test_a_hub_that_is_away(hub: Hub) -> None:
