@@ -10,17 +10,25 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from gateway.errors import ConfigurationError
+
 
 class TemporaryFolder:
     """A folder in the system's temporary folder, for this user alone, until `remove` or the end of the context.
 
     The process holds a lock on it, which the system releases when the process ends. Creating a folder removes those of
-    the same `name` whose process has ended without removing them; it blocks meanwhile.
+    the same `name` whose process has ended without removing them; it blocks meanwhile. Raises `ConfigurationError` if no folder
+    for temporary files can be written.
     """
 
     def __init__(self, name: str) -> None:
-        _remove_abandoned(f"{name}-")
-        self.path, self._lock = _create(f"{name}-")
+        try:
+            _remove_abandoned(f"{name}-")
+            self.path, self._lock = _create(f"{name}-")
+        except OSError as error:
+            raise ConfigurationError(
+                f"No folder for temporary files can be written ({error.strerror or error}): set TMPDIR to one, or mount one at /tmp."
+            ) from error
         self._removed = False
 
     def remove(self) -> None:

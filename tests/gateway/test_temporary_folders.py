@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.errors import ConfigurationError
 from gateway.temporary_folders import TemporaryFolder
 
 HOLDER = """
@@ -104,3 +106,25 @@ def test_what_has_another_name_or_is_a_link_or_a_file_stays(
         "models-abc",
     ]
     assert (elsewhere / "file").exists()
+
+
+def test_a_machine_without_a_folder_for_temporary_files_is_told_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose root is read-only."""
+
+    def none() -> str:
+        raise FileNotFoundError(
+            errno.ENOENT, "No usable temporary directory found in ['/tmp', '/']"
+        )
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(
+        ConfigurationError, match=r"No folder for .* in \['/tmp', '/'\]\): set TMPDIR"
+    ):
+        TemporaryFolder("gateway-test")
+    monkeypatch.undo()
+    # TMPDIR names one that has gone since.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(ConfigurationError, match="set TMPDIR"):
+        TemporaryFolder("gateway-test")

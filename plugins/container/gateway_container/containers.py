@@ -307,6 +307,8 @@ class Containers:
 @asynccontextmanager
 async def open_containers(config: ContainersConfig) -> AsyncIterator[Containers]:
     """The containers of one gateway. Raises `ConfigurationError` if code cannot be isolated."""
+    # Starting a sandbox needs a folder for temporary files: without one, its error says so.
+    (await asyncio.to_thread(TemporaryFolder, "gateway-sandbox")).remove()
     isolation = await choose_isolation(config)
     async with AsyncExitStack() as stack:
         folder = Path(config.path)
