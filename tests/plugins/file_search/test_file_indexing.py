@@ -7,7 +7,7 @@ import io
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from gateway.errors import ConfigurationError, InvalidRequest, NotFound
 from gateway.files.form import FileUpload
 from gateway.files.uploaded import UploadedFiles
 from gateway.protocols import FileSearchDetails, SessionContext, ToolCall
+from gateway.sdk import ChosenPlugins
 from gateway.wire.tools import FileSearchTool
-from gateway_file_search import store_files, stores
+from gateway_file_search import gateway_check_configuration, store_files, stores
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.database import FILE, VectorStoreDatabase
 from gateway_file_search.embedding import ChunkEmbedder
@@ -342,10 +343,29 @@ async def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> Non
         VectorStoreDatabase(tmp_path)
 
 
-async def test_an_index_that_would_outlive_its_files_is_refused(tmp_path: Path) -> None:
-    async with open_files(FilesConfig()) as files:
-        with pytest.raises(ConfigurationError, match=r"resources\.files\.path: it is not set"):
-            async with open_library(FileSearchConfig(path=str(tmp_path)), files):
-                pass
-        async with open_library(FileSearchConfig(), files) as library:
-            assert library.database._path.parent == files.folder
+async def test_an_index_ends_with_its_files() -> None:
+    """A path for the index alone is refused before anything is opened: see tests/gateway/startup."""
+    async with (
+        open_files(FilesConfig()) as files,
+        open_library(FileSearchConfig(), files) as library,
+    ):
+        assert files.is_temporary
+        assert library.database._path.parent == files.folder
+
+
+@pytest.mark.parametrize("index", ["", "a folder"])
+@pytest.mark.parametrize("files", ["", "a folder"])
+def test_an_index_that_would_outlive_its_files_is_refused(index: str, files: str) -> None:
+    chosen = ChosenPlugins(
+        models=(),
+        tables={
+            ("tool", "file_search"): FileSearchConfig(path=index),
+            ("resource", "files"): FilesConfig(path=files),
+        },
+    )
+    with (
+        pytest.raises(ConfigurationError, match=r"resources\.files\.path: it is not set")
+        if index and not files
+        else nullcontext()
+    ):
+        gateway_check_configuration(chosen)

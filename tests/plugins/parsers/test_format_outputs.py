@@ -174,7 +174,9 @@ def started(name: str, raw: str) -> list[CallStarted]:
     return [delta for delta in deltas if isinstance(delta, CallStarted)]
 
 
-def test_kimi_k2_gives_a_call_the_id_that_the_model_wrote() -> None:
+def test_kimi_k2_gives_a_call_the_id_that_its_template_shows() -> None:
+    """What the model wrote, with the prefix and the index if it left them out."""
+
     def call(head: str) -> str:
         return f"<|tool_call_begin|>{head}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
 
@@ -183,8 +185,8 @@ def test_kimi_k2_gives_a_call_the_id_that_the_model_wrote() -> None:
     assert found == [
         ("f", "functions.f:0"),
         ("a.b", "functions.a.b:12"),
-        ("g", "g:1"),
-        ("f", None),
+        ("g", "functions.g:1"),
+        ("f", "functions.f:0"),
     ]
 
 

@@ -1,7 +1,8 @@
 """Prompts without control tokens in their texts keep the token ids that they had before texts were kept from them.
 
-`golden_prompts.json` was recorded with the code that encoded the rendered text in one go. To add a case, record it with
-`python tests/security/special_tokens/test_golden_prompts.py`, and look at what changed.
+`golden_prompts.json` was recorded with the code that encoded the rendered text in one go. Since then, only "several" has
+changed: templates that show lists of text parts are given the list. To add a case, record it with
+`python -m tests.security.special_tokens.test_golden_prompts`, and look at what changed.
 """
 
 from __future__ import annotations
@@ -126,3 +127,13 @@ def test_prompts_without_control_tokens_in_their_texts_have_the_ids_that_they_ha
     assert made.keys() == recorded.keys()
     assert [case for case in made if made[case] != recorded[case]] == []
     assert sum(isinstance(ids, list) for ids in recorded.values()) > 200
+
+
+if __name__ == "__main__":
+    from tests.security.special_tokens.conftest import Kit
+
+    lines = (
+        f"{json.dumps(case)}: {json.dumps(ids, ensure_ascii=False, separators=(',', ':'))}"
+        for case, ids in prompts(Kit).items()
+    )
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
