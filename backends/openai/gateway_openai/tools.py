@@ -71,8 +71,7 @@ def _tool(tool: ToolDefinition, config: OpenAIConfig) -> dict[str, Any]:
     else:
         kind = "function"
         body["parameters"] = tool.parameters or NO_ARGUMENTS
-        # The Responses API treats functions as strict by default.
-        if tool.strict is not None or not chat:
+        if tool.strict is not None or (config.strict_default and not chat):
             body["strict"] = bool(tool.strict)
         if tool.kind == "custom" and (grammar := _grammar(tool)) is not None:
             description += (

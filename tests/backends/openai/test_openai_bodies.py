@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from openai.types.chat import CompletionCreateParams
 from openai.types.responses import ResponseCreateParams
@@ -233,6 +234,23 @@ async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) 
         if api == "chat" and isinstance(told, dict):
             told = {"type": told["type"], told["type"]: {"name": told["name"]}}
         assert sent["tool_choice"] == told
+
+
+@pytest.mark.parametrize("default", [True, False])
+@pytest.mark.parametrize("strict", [None, False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_strict_is_said_where_the_client_or_the_default_of_the_upstream_does(
+    stub: Any, asker: Any, api: str, *, strict: bool | None, default: bool
+) -> None:
+    """Without a word of the client, a function must not become strict at OpenAI, nor its prompt differ elsewhere."""
+    tool = msgspec.structs.replace(FUNCTION, strict=strict)
+    config = {"api": api, "strict_default": default}
+    sent = await body(stub, asker, Turn(items=decode_items("Hi"), tools=[tool]), config)
+    told = sent["tools"][0]["function"] if api == "chat" else sent["tools"][0]
+    if strict is None and (api == "chat" or not default):
+        assert "strict" not in told
+    else:
+        assert told["strict"] is bool(strict)
 
 
 async def test_a_grammar_is_told_and_not_forced_where_free_text_is_unknown(
