@@ -28,7 +28,7 @@ class FileRoutes:
             Route(method="GET", path="/v1/files", handle=self._list),
             Route(method="GET", path=file, handle=self._get),
             Route(method="DELETE", path=file, handle=self._delete),
-            Route(method="GET", path=f"{file}/content", handle=self._content, counted=True),
+            Route(method="GET", path=f"{file}/content", handle=self._content),
         )
 
     async def _create(self, request: RouteRequest) -> Reply:

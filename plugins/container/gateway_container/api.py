@@ -62,7 +62,7 @@ class ContainersApi:
             Route(method="GET", path=f"{container}/files", handle=self.list_files),
             Route(method="GET", path=file, handle=self.file),
             Route(method="DELETE", path=file, handle=self.delete_file),
-            Route(method="GET", path=f"{file}/content", handle=self.content, counted=True),
+            Route(method="GET", path=f"{file}/content", handle=self.content),
         )
 
     def error(self, error: GatewayError, request_id: str) -> Reply:

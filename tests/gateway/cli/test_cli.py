@@ -70,7 +70,7 @@ def test_ctrl_c_before_the_server_runs_is_130(
         raise KeyboardInterrupt
 
     write(SCRIPTED)
-    monkeypatch.setattr("gateway.cli.serve.select", interrupted)
+    monkeypatch.setattr("gateway.cli.serve.check_configuration", interrupted)
     assert run(capsys, "serve") == (130, "", "")
 
 

@@ -102,7 +102,9 @@ def test_new_connections_get_the_renewed_certificate(
     with run_gateway(config, tmp_path, loop_factory=loop) as gateway:
         port = port_of(gateway)
         assert served(port) == "first"
-        with httpx.Client(verify=ssl.create_default_context(cafile=folder / "first.pem")) as kept:
+        verify = ssl.create_default_context(cafile=folder / "first.pem")
+        # By default, httpx closes a connection that is idle for 5 seconds.
+        with httpx.Client(verify=verify, limits=httpx.Limits(keepalive_expiry=None)) as kept:
             url = f"https://127.0.0.1:{port}/health"
             assert kept.get(url).status_code == 200
             use(folder, "second")
