@@ -131,3 +131,34 @@ def test_a_broken_header_loses_no_word(name: str, around: str, head: str) -> Non
     for word in ("Hello", "record", "item", "category", "Dexes", "kind", "red"):
         assert word in said, (word, at_once)
     assert read(name, list(raw), context) == at_once
+
+
+TWICE_ENCODED = [
+    ("k2_horizon", '<ifm|tool_call>{"name": "f", "arguments": HERE}</ifm|tool_call>'),
+    ("qwen3", '<tool_call>{"name": "f", "arguments": HERE}</tool_call>'),
+    ("qwen3", '<tool_call>{"arguments": HERE, "name": "f"}</tool_call>'),
+    ("qwen3", '<tool_call>[{"name": "f", "arguments": HERE}, {"name": "f", "arguments": HERE}]</tool_call>'),
+    ("mistral", '[TOOL_CALLS][{"name": "f", "arguments": HERE}]'),
+    ("mistral", "[TOOL_CALLS]f[ARGS]HERE"),
+    ("llama3_json", '{"name": "f", "parameters": HERE}'),
+    ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>HERE<|tool_call_end|><|tool_calls_section_end|>"),
+    ("deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>HERE<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+    ("solar_open", "<|tool_calls|><|tool_call:begin|>abcdefghij<|tool_call:name|>f<|tool_call:args|>HERE<|tool_call:end|>"),
+    ("harmony", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>HERE<|call|>"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "around"), TWICE_ENCODED)
+@pytest.mark.parametrize(
+    "after", ["", "zq0x", ' zq0x {"b": 1}', "}\n", "\n```", ' "zq0x"', "}zq0x é\n"]
+)
+def test_what_follows_an_object_in_a_string_is_text(name: str, around: str, after: str) -> None:
+    raw = around.replace("HERE", json.dumps('{"a": "x"}' + after))
+    tools = {"f": ToolDefinition(name="f", parameters={"properties": {"a": {"type": "string"}}})}
+    context = ParserContext(tail="unknown" if name == "harmony" else "text", tools=tools)
+    at_once = read(name, [raw], context)
+    calls = [json.loads(each.text) for each in at_once if each.kind == "call"]
+    assert calls == [{"a": "x"}] * around.count("HERE")
+    texts = [each.text for each in at_once if each.kind == "text"]
+    assert [WORD in text for text in texts] == ([True] * len(calls) if WORD in after else [])
+    assert read(name, list(raw), context) == at_once

@@ -10,12 +10,14 @@ from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 
 _LONGEST_ESCAPE: Final = len("\\ud83d\\ude00")
 _NO_STOPS: Final = MarkerSet(())
+_LEFTOVERS: Final = WHITESPACE + "}]`\"'\\"
+"""Characters after an object that say nothing: superfluous brackets and quotation marks, the end of a code block."""
 
 
 class EncodedArguments:
     """Reads the string after its opening quote and returns the object that it contains, repaired if necessary."""
 
-    __slots__ = ("_held", "_text", "_value", "failed", "is_object", "repairs")
+    __slots__ = ("_after", "_held", "_text", "_value", "failed", "is_object", "repairs")
 
     def __init__(self, quote: str) -> None:
         self.is_object = False
@@ -26,6 +28,13 @@ class EncodedArguments:
         self._text = JsonStringReader(quote)
         self._value = JsonValue(_NO_STOPS)
         self._held = ""
+        self._after: list[str] = []
+        """What follows the object within the string."""
+
+    @property
+    def spare(self) -> str:
+        """What the string says after its object."""
+        return "".join(self._after).lstrip(_LEFTOVERS).rstrip(WHITESPACE)
 
     @property
     def done(self) -> bool:
@@ -46,6 +55,8 @@ class EncodedArguments:
         decoded = self._held + decoded * (decoded == "{") + more
         end, found = self._value.read(decoded, 0, final=self.done)
         self._held = decoded[end:] if not self._value.done else ""
+        if self._value.done and end < len(decoded):
+            self._after.append(decoded[end:])
         if self.done and not self._value.done:
             found += self.ending()
         self.repairs = self._value.repairs

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.sdk import ToolDefinition
+from gateway.sdk import TextDelta, ToolDefinition
 from gateway_parsers.kit import labels
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
@@ -369,6 +369,8 @@ class HeaderReader(StepReader):
             elif not encoded.is_object:
                 self._arguments("{}")
             self._end_call()
+            if spare := encoded.spare:
+                self.out.append(TextDelta(spare))
         return pos + length
 
     def _end_call(self) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.sdk import CallArgumentsDelta, ToolDefinition
+from gateway.sdk import CallArgumentsDelta, TextDelta, ToolDefinition
 from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.coercion import quoted, string_value
 from gateway_parsers.kit.encoded import EncodedArguments
@@ -31,7 +31,7 @@ class JsonCallReader(StepReader):
 
     __slots__ = (
         "_bare", "_begun", "_beside", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_free", "_have_arguments", "_is_beside", "_key", "_key_open",
-        "_length", "_list", "_name", "_scalar", "_some_arguments", "_syntax", "_text", "_tools", "_value",
+        "_length", "_list", "_name", "_scalar", "_some_arguments", "_spare", "_syntax", "_text", "_tools", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +98,8 @@ class JsonCallReader(StepReader):
         self._text = JsonStringReader()
         self._scalar: str | None = None
         self._encoded = EncodedArguments('"')
+        self._spare = ""
+        """Text after the object in arguments that are a string. It becomes text after the call."""
         self._free: list[str] = []
         """The JSON text of arguments that are read whole before it is known what they are."""
         self._beside: dict[str, list[str]] = {}
@@ -351,6 +353,7 @@ class JsonCallReader(StepReader):
             self._buffer.append(as_json)
             self._some_arguments = True
         self.recoveries += bool(encoded.repairs)
+        self._spare = encoded.spare
         return end == len(written)
 
     def _evidence(self, text: str, pos: int, final: bool) -> int:
@@ -390,6 +393,7 @@ class JsonCallReader(StepReader):
         self._emit(as_json)
         if encoded.done:
             self.recoveries += bool(encoded.repairs)
+            self._spare = encoded.spare
             self._step = JsonCallReader._member
         return pos
 
@@ -512,6 +516,9 @@ class JsonCallReader(StepReader):
         if not self._some_arguments:
             self._arguments("{}")
         self._end()
+        if self._spare:
+            self.recoveries += 1
+            self.out.append(TextDelta(self._spare))
         self._calls += 1
         self._step = JsonCallReader._after
 

@@ -116,6 +116,7 @@ class WrittenArguments:
                     return found
                 if not whole:
                     return None
+                self.spare = self._encoded.spare
                 return found + self._encoded.ending() if self._encoded.is_object else "{}"
             case "after":
                 rest = _without_leftovers("".join(self._all))
@@ -202,6 +203,7 @@ class WrittenArguments:
             return "".join(self._all)
         if encoded.done:
             self.repairs += 1
+            self.spare = encoded.spare
             self._state = "after"
             self._all = [self._text]
             self._text = ""
