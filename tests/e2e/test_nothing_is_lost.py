@@ -23,7 +23,7 @@ from tests.e2e.random_items import Marks, marks_of, turns
 MODES = ("plain", "stream", "background", "background stream")
 INCLUDE = "message.input_image.image_url"
 QUICK = [("memory", 4), ("sqlite", 4)]
-LONG = [(kind, 100) for kind in ("memory", "sqlite", "redis", "postgres")]
+LONG = [(kind, 30) for kind in ("memory", "sqlite", "redis", "postgres")]
 
 
 @pytest.fixture(scope="module")

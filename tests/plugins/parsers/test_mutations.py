@@ -1,6 +1,6 @@
 """However an output is cut, it is read the same: mutations of every recorded output, cut at random.
 
-The fast test looks at a few, the slow one at 100,000.
+The fast test looks at a few, the slow ones at 50,000.
 """
 
 from __future__ import annotations
@@ -146,6 +146,6 @@ def test_a_mutated_output_reads_the_same_however_it_is_cut(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 18))
-def test_100_000_mutated_outputs_read_the_same_however_they_are_cut(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(10, 14))
+def test_50_000_mutated_outputs_read_the_same_however_they_are_cut(seed: int) -> None:
     check(seed, 12_500)
