@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Any, int, str, str]] = {
     "text without text": (block("user", {"type": "text"}), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].text'."),
     "image without data": (block("user", image(type="base64", media_type="image/png")), 400, "invalid_request_error", "Missing required parameter: 'messages[1].content[0].source.data'."),
     "image of a file": (block("user", image(type="file", file_id="f")), 400, "invalid_request_error", "Could not process image: messages[1].content[0]: This model takes no images. Send text."),
-    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0]: The PDF is broken: Stream has ended unexpectedly."),
+    "a PDF": (block("user", {"type": "document", "source": PDF}), 400, "invalid_request_error", "messages[1].content[0]: The PDF is broken: no page in it can be read. It may be cut off."),
     "a result without a call": (block("user", RESULT), 400, "invalid_request_error", "messages[1].content[0].tool_use_id: There is no 'tool_use' block with the id 't1' in the message before."),
     "a call without a result": (block("assistant", USE), 400, "invalid_request_error", "messages[1].content[0]: The message after a 'tool_use' block must have its 'tool_result': there is none for 't1'."),
     "a call with text as input": (block("assistant", {**USE, "input": "{}"}), 400, "invalid_request_error", "Invalid type for 'messages[1].content[0].input': expected an object, but got a string instead."),
