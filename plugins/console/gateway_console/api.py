@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
-from gateway.sdk import GatewayError, GatewayServices, NotFound, Reply, Route, RouteRequest
+from gateway.sdk import AsgiApp, GatewayError, GatewayServices, NotFound, Reply, Route, RouteRequest
 from gateway_console.files import PAGE, StaticFile
 
 HEADERS: Final = {
@@ -57,8 +57,8 @@ class ConsoleApi:
 
 def _handler(
     file: StaticFile, *, browsers_at: str | None = None
-) -> Callable[[RouteRequest], Awaitable[Reply]]:
-    async def handle(request: RouteRequest) -> Reply:
+) -> Callable[[RouteRequest], Awaitable[Reply | AsgiApp]]:
+    def reply(request: RouteRequest) -> Reply:
         if browsers_at is not None and "text/html" not in request.headers.get("accept", ""):
             # Status and code are what a client of the API would get without the console.
             raise NotFound(
@@ -74,4 +74,30 @@ def _handler(
             headers["content-encoding"] = "gzip"
         return Reply(body=body, content_type=file.content_type, headers=headers)
 
+    async def handle(request: RouteRequest) -> Reply | AsgiApp:
+        answer = reply(request)
+        if browsers_at is None or browsers_at == "/":
+            return answer
+        return _without_slash(answer, browsers_at)
+
     return handle
+
+
+def _without_slash(page: Reply, path: str) -> AsgiApp:
+    """Sends `page`. A browser that asked for `path` with a slash at its end is led to `path`, by an address relative to
+    its own: what the page names is beside it, also below the path of a proxy."""
+
+    async def send_page(scope: Any, receive: Any, send: Any) -> None:
+        answer = page
+        if scope["raw_path"].endswith(b"/"):
+            answer = Reply(body=b"", status=307, headers={**HEADERS, "location": f"..{path}"})
+        headers = {
+            "content-type": answer.content_type,
+            "content-length": str(len(answer.body)),
+            **answer.headers,
+        }
+        lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": lines})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    return send_page

@@ -17,28 +17,31 @@ from gateway_console.files import read_files
 
 from .chromium import Chromium
 
-PREFIX = "/team/llm"
+PREFIX, OTHER = "/team/llm", "/team/other"
 BROWSER = {"accept": "text/html"}
 PASSED = ("accept", "content-type", "authorization")
 
 
 @contextmanager
-def proxied(target: str) -> Iterator[tuple[str, list[str]]]:
-    """The gateway's address below `PREFIX` of a proxy, and the paths outside of it that were asked for."""
+def proxied(target: str, *, also: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """The gateway's address below `PREFIX` of a proxy, and the paths outside of it that were asked for. The gateway `also`
+    is below `OTHER`."""
     outside: list[str] = []
+    gateways = {PREFIX: target} if also is None else {PREFIX: target, OTHER: also}
 
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if not self.path.startswith(f"{PREFIX}/"):
+            prefix = next((each for each in gateways if self.path.startswith(f"{each}/")), None)
+            if prefix is None:
                 outside.append(self.path)
                 self.send_error(404)
                 return
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name: self.headers[name] for name in PASSED if name in self.headers}
-            url = target + self.path.removeprefix(PREFIX)
+            url = gateways[prefix] + self.path.removeprefix(prefix)
             with httpx.stream(self.command, url, headers=headers, content=body) as answer:
                 self.send_response(answer.status_code)
-                for name in ("content-type", "content-security-policy"):
+                for name in ("content-type", "content-security-policy", "location"):
                     if name in answer.headers:
                         self.send_header(name, answer.headers[name])
                 self.end_headers()
@@ -79,10 +82,39 @@ def test_it_works_below_a_path(chromium: Chromium, console: str) -> None:
         assert [path for path in outside if path != "/favicon.ico"] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
+@pytest.mark.browser
+def test_gateways_of_one_origin_share_nothing_that_is_stored(
+    chromium: Chromium, console: str
+) -> None:
+    with proxied(console, also=console) as (url, _), chromium.page() as page:
+        page.open(f"{url}/")
+        page.run("sessionStorage.clear()")
+        page.type("#prompt", "What is the capital of France?")
+        page.press("Enter")
+        page.wait("document.querySelector('.turn .stats')")
+        page.wait("document.querySelector('.history li')")
+        page.run("document.querySelector('button[aria-label=\"API key\"]').click()")
+        page.type("dialog input[type=password]", "of-this-one")
+        page.press("Enter")
+        page.wait("!document.querySelector('dialog[open]')")
+        page.open(f"{url.removesuffix(PREFIX)}{OTHER}/")
+        page.wait("document.documentElement.dataset.ready")
+        page.run("document.querySelector('button[aria-label=\"API key\"]').click()")
+        assert page.run("document.querySelector('dialog input[type=password]').value") == ""
+        assert page.run("document.querySelector('.history li')") is None
+        page.open(f"{url}/")
+        page.wait("document.querySelector('.history li')")
+        page.run("document.querySelector('button[aria-label=\"API key\"]').click()")
+        assert page.run("document.querySelector('dialog input[type=password]').value") == (
+            "of-this-one"
+        )
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/docs/"])
 def test_what_the_page_names_is_beside_it(console: str, path: str) -> None:
     with proxied(console) as (url, outside):
-        answer = httpx.get(url + path, headers=BROWSER)
+        answer = httpx.get(url + path, headers=BROWSER, follow_redirects=True)
+        assert answer.status_code == 200
         named = re.findall(r'(?:href|src)="([^"#]+)"', answer.text)
         assert len(named) == 3
         for each in named:

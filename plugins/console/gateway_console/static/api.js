@@ -1,9 +1,11 @@
 // The gateway's public API, with the key of the one who uses the page.
 
-const KEY = "litegate.key";
+import { stored } from "./store.js";
 
 /** Where the gateway is, without a slash at the end: below a path, if a proxy has it there. */
 export const ROOT = new URL("..", import.meta.url).href.slice(0, -1);
+
+const KEY = stored("litegate.key");
 
 /** The API key lives in this tab only: session storage ends with it. */
 export const key = {

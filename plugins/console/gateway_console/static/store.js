@@ -1,6 +1,11 @@
 // Conversations are kept in this browser (IndexedDB), or in memory where the browser refuses.
 
-const NAME = "litegate-console";
+const PATH = new URL("..", import.meta.url).pathname;
+
+/** A name in the browser's storage, of this gateway only: others may be below other paths of the same origin. */
+export const stored = (name) => (PATH === "/" ? name : `${name}@${PATH}`);
+
+const NAME = stored("litegate-console");
 let opened = null;
 const memory = new Map();
 
@@ -44,7 +49,7 @@ export const conversations = {
 
 function read(storage, name, otherwise) {
   try {
-    return JSON.parse(globalThis[storage].getItem(`litegate.${name}`)) ?? otherwise;
+    return JSON.parse(globalThis[storage].getItem(stored(`litegate.${name}`))) ?? otherwise;
   } catch {
     return otherwise;
   }
@@ -52,7 +57,7 @@ function read(storage, name, otherwise) {
 
 function write(storage, name, value) {
   try {
-    globalThis[storage].setItem(`litegate.${name}`, JSON.stringify(value));
+    globalThis[storage].setItem(stored(`litegate.${name}`), JSON.stringify(value));
   } catch {
     // A full or forbidden storage: the value lasts as long as the page.
   }
