@@ -37,6 +37,7 @@ from gateway_harmony.markers import (
 )
 from gateway_harmony.tokens import TokenLookup, TokenTrack
 from gateway_parsers.kit.free_text import is_custom
+from gateway_parsers.kit.json_value import StringStop
 from gateway_parsers.kit.written_arguments import WrittenArguments
 
 _WORD: Final = re.compile(r"\s*[A-Za-z]*")
@@ -83,6 +84,8 @@ class HarmonyParser:
         """Whether the open call has no arguments yet."""
         self._arguments: WrittenArguments | None = None
         """Mends the arguments of the open call; None: they are no JSON, but a program."""
+        self._stop_in_string: StringStop | None = None
+        """Finds what is not plain text in the open string of the arguments; None outside of strings."""
         if context.tail != "unknown":
             self._at = "content"
             self._first = False
@@ -370,13 +373,21 @@ class HarmonyParser:
             return TextDelta(text, offset)
         if self._kind == "reasoning":
             return ReasoningDelta(text)
+        stop = self._stop_in_string
+        if stop is not None and stop(text) is None:
+            return CallArgumentsDelta(text)  # as nearly always
         self._empty = False
-        written = text if self._arguments is None else self._arguments.feed(text)
+        arguments = self._arguments
+        if arguments is None:
+            return CallArgumentsDelta(text)
+        written = arguments.feed(text)
+        self._stop_in_string = arguments.stop_in_string
         return CallArgumentsDelta(written) if written else None
 
     def _end_call(self, *, whole: bool) -> None:
         """End the open call. `whole`: a marker ends it."""
         arguments, self._arguments = self._arguments, None
+        self._stop_in_string = None
         if arguments is None:
             self._out.append(CallEnded())
             return
@@ -412,3 +423,4 @@ class HarmonyParser:
         self._first = False
         self._opened = False
         self._arguments = None
+        self._stop_in_string = None

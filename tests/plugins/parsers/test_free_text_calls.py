@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import ParserContext, ToolDefinition
+from gateway.deltas import CallArgumentsDelta
+from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
 from gateway.sdk.constraints import custom_schema
 from gateway.testing.mutations import cuttings
 from gateway.testing.reading import Block, blocks, check_grammar, feed
@@ -79,6 +80,32 @@ for family, before, after in (*TAG_FAMILIES, *HEADER_FAMILIES):
     WAYS.append((family, before, after, "text"))
     WAYS.append((family, before, after, "string"))
     WAYS.append((family, before, after, "object"))
+GEMMA_INPUTS = (
+    "{input:MTEXTM}",
+    '{"input": MTEXTM}',
+    "({input=MTEXTM})",
+    "{MTEXTM}",
+    "MTEXTM",
+    "{TEXT}",
+    "(TEXT)",
+    "{input:TEXT}",
+    "\nTEXT\n",
+)
+"""How Gemma writes a custom tool's text. M: the mark around strings."""
+GEMMA_WAYS = [
+    (
+        family,
+        start + "call:NAME" + before.replace("M", mark),
+        after.replace("M", mark) + end,
+        "text",
+    )
+    for family, start, end, mark in (
+        ("gemma4", "<|tool_call>", "<tool_call|>", '<|"|>'),
+        ("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>"),
+    )
+    for before, after in (written.split("TEXT") for written in GEMMA_INPUTS)
+]
+WAYS += GEMMA_WAYS
 WAYS.append(("apertus", '<|tools_prefix|>[{"NAME": ', "}]<|tools_suffix|>", "string"))
 
 
@@ -132,6 +159,20 @@ def test_a_function_is_not_called_without_what_was_written_for_it(
     said = json.dumps([(each.name, each.text) for each in at_once])
     assert "Begin Patch" in said, at_once
     assert read(name, output, list(output)) == at_once
+
+
+@pytest.mark.parametrize(("name", "before", "after", "way"), GEMMA_WAYS)
+def test_the_input_of_a_custom_tool_is_streamed(
+    name: str, before: str, after: str, way: str
+) -> None:
+    parser = MarkupFormat(BY_NAME[name]).parser(ParserContext(tail="text", tools=TOOLS))
+    opening, text = before.replace("NAME", "apply_patch"), PATCH + "\n+ more" * 20
+    arguments = ""
+    for position, character in enumerate(opening + text):
+        for delta in parser.feed(EngineOutput(text=character)):
+            arguments += delta.text if isinstance(delta, CallArgumentsDelta) else ""
+        assert len(arguments) >= position - len(opening) - 8
+    assert text.startswith(json.loads(arguments + '"}')["input"])
 
 
 TEXT = st.text(st.sampled_from("ab \n\"'\\*+-:,é🙂"), min_size=1, max_size=30).map(

@@ -14,8 +14,9 @@ from gateway.sdk import CallPiece, ToolDefinition, Unsupported
 from gateway.sdk.constraints import Const, Constraint, FreeText, Repeat
 from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
+from gateway_parsers.kit.brace_input import BraceInput, is_object
 from gateway_parsers.kit.constrain import calls_of, repeated
-from gateway_parsers.kit.free_text import custom_arguments, is_custom
+from gateway_parsers.kit.free_text import is_custom
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
@@ -33,6 +34,8 @@ from gateway_parsers.kit.template import in_order, members_of_call
 _WORD: Final = r"[^\s<>{}\[\]()\"'|:,]+"
 _NAME: Final = re.compile(rf":?(?:call:|call\Z)?:?\s*((?:{_WORD}:)*{_WORD})")
 _MAX_DEPTH: Final = 8
+_MAX_GAP: Final = 32
+"""Characters of white space between two brackets around arguments."""
 
 
 class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
@@ -162,7 +165,7 @@ class BraceCalls(Struct, frozen=True, kw_only=True, dict=True):
 class BraceReader(StepReader):
     """The reader of `BraceCalls`. A call starts at its brace. Arguments are converted to JSON as they arrive."""
 
-    __slots__ = ("_called", "_ends", "_free", "_head", "_shape", "_tools", "_value")
+    __slots__ = ("_called", "_ends", "_head", "_input", "_shape", "_tools", "_value")
 
     def __init__(
         self,
@@ -179,13 +182,12 @@ class BraceReader(StepReader):
         """What may follow the name."""
         self._value = LiteralValue(shape.literals, None)
         self._called = ""
-        self._free: list[str] = []
-        """What was written for a custom tool."""
+        self._input = BraceInput(shape.literals, SchemaNode({}))
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
             return
-        if self.undecided and self._step is BraceReader._free_text:
+        if self._step is BraceReader._free_text:
             self._end_free(stopped=stopped)
             self.unclosed = True
             self.status = "done"
@@ -233,11 +235,18 @@ class BraceReader(StepReader):
         self._head += text[pos:end]
         if end == len(text):
             return end
+        inner = self._inner_bracket(text, end, final)
         hit = _NAME.fullmatch(self._head.strip())
-        if hit is not None and text[end] not in ":":
+        if hit is not None:
             called = self._tool(hit[1])
             if is_custom(self._tools.get(called)) and "<" in self._ends:
-                return self._begin_free(called, text, end, final)
+                if inner is None:
+                    return end
+                as_object = is_object(self._shape.literals, text, inner, final=final)
+                if as_object is None:
+                    return end
+                if not as_object:
+                    return self._begin_free(called, text, end, final)
         if text[end] == "\n":
             self._head += "\n"
             return end + 1
@@ -248,6 +257,8 @@ class BraceReader(StepReader):
             if self._shape.stops.at(text, end) is None:
                 self.status = "failed"
                 return end
+        if inner is None:
+            return end
         called = self._tool(hit[1]) if hit is not None else ""
         if not self._start(called):
             self.status = "failed"
@@ -262,11 +273,24 @@ class BraceReader(StepReader):
         first = next(iter(schema.resolved().get("properties") or ()), "argument_1")
         self._value = LiteralValue(self._shape.literals, schema, first_name=first)
         self._step = BraceReader._body
-        if text[end] == "(":
+        self.recoveries += inner > end
+        if text[inner] == "(":
             self.recoveries += 1
             self._arguments(self._value.read("{", 0, final=False)[1])
-            return end + 1
-        return end
+            return inner + 1
+        return inner
+
+    @staticmethod
+    def _inner_bracket(text: str, pos: int, final: bool) -> int | None:
+        """The bracket around the arguments: the one at `pos`, or a brace after it; None if more text is needed."""
+        if text[pos] not in "{(":
+            return pos
+        following = skip(text, pos + 1, WHITESPACE)
+        if following - pos > _MAX_GAP:
+            return pos
+        if following == len(text):
+            return pos if final else None
+        return following if text[following] == "{" else pos
 
     def _tool(self, name: str) -> str:
         """The tool that a name refers to, which may have a namespace."""
@@ -288,47 +312,38 @@ class BraceReader(StepReader):
             self.status = "failed"
             return pos
         self._called = name
+        self._input = BraceInput(self._shape.literals, arguments_schema(self._tools[name]))
         self._step = BraceReader._free_text
         return pos
 
     def _free_text(self, text: str, pos: int, final: bool) -> int:
-        """Read all that is written for a custom tool."""
+        """Read what is written for a custom tool."""
         stops = self._shape.stops
         hit = stops.find(text, pos, MarkerContext(), final=final)
         end = hit[0] if hit is not None else len(text)
         if hit is None and not final:
             end -= stops.held(text, pos, MarkerContext())
-        self._free.append(text[pos:end])
+        self._write_input(self._input.feed(text[pos:end]))
         if hit is not None:
             self._end_free(stopped=True)
             self._step = BraceReader._after
         return end
 
+    def _write_input(self, arguments: str) -> None:
+        if self.undecided and arguments:
+            self._accept = None
+            self._start(self._called)
+        self._arguments(arguments)
+
     def _end_free(self, *, stopped: bool) -> None:
-        written = "".join(self._free).strip(WHITESPACE)
-        self._accept = None
-        self._start(self._called)
-        if written[:1] in ("{", "("):
-            value = LiteralValue(
-                self._shape.literals, arguments_schema(self._tools.get(self._called))
-            )
-            _, as_json = value.read("{" + written[1:], 0, final=True)
-            if value.done and _has_input(as_json):
-                self._arguments(as_json)
-                self._end()
-                return
-            written = written[1:].removesuffix("}" if written[0] == "{" else ")").strip(WHITESPACE)
-        self.recoveries += 1
-        mark = self._shape.mark
-        text = written.removeprefix(mark).removesuffix(mark)
-        for quotes in ('"""', "'''"):
-            if text.startswith(quotes) and text.endswith(quotes) and len(text) > len(quotes):
-                text = text[3:-3]
+        arguments = self._input.end(stopped=stopped)
+        self.recoveries += self._input.repairs
+        if self.undecided and not arguments:
+            self._accept = None
+            self._start(self._called)
+        self._write_input(arguments)
         if stopped:
-            self._arguments(custom_arguments(text) if text else "{}")
             self._end()
-        elif text:
-            self._arguments(custom_arguments(text)[:-2])
 
     def _body(self, text: str, pos: int, final: bool) -> int:
         value = self._value
@@ -355,12 +370,3 @@ class BraceReader(StepReader):
         self.unclosed = True
         self.recoveries += 1
         return start
-
-
-def _has_input(as_json: str) -> bool:
-    """Whether arguments are those of a custom tool."""
-    try:
-        value = json.loads(as_json)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and isinstance(value.get("input"), str)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from gateway_parsers.kit.json_structure import (
     CLOSER,
@@ -15,6 +16,8 @@ from gateway_parsers.kit.json_structure import (
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 
+StringStop: TypeAlias = Callable[[str], Any]
+"""Finds what is not plain text in a string; None if there is nothing else."""
 _STRING_STOP: Final = {
     '"': re.compile(r'["\\\x00-\x1f]'),
     "'": re.compile(r"['\"\\\x00-\x1f]"),
@@ -74,10 +77,10 @@ class JsonValue(JsonStructure):
             pos = reached
         return pos, "".join(parts)
 
-    def in_string(self, text: str) -> bool:
-        """Whether `text`, which follows what has been read, is part of an open string as it stands."""
-        quote = self._quote
-        return bool(quote) and self._string_stops[quote].search(text) is None
+    @property
+    def stop_in_string(self) -> StringStop | None:
+        """Text in which it finds nothing is part of the open string as it stands; None if no string is open."""
+        return self._string_stops[self._quote].search if self._quote else None
 
     def ending(self) -> str:
         """What completes a value that ended anywhere, even in a string."""

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.free_text import custom_arguments
-from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.json_value import JsonValue, StringStop
 from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
 from gateway_parsers.kit.reader import skip
 from gateway_parsers.kit.syntax import MAX_NAME
@@ -65,10 +65,16 @@ class WrittenArguments:
         """Whether the object is complete."""
         return self._state == "after"
 
+    @property
+    def stop_in_string(self) -> StringStop | None:
+        """If it finds nothing in the text that follows, that text is all that `feed` would return. It holds until then.
+        None: nothing is known of what follows."""
+        if self._state != "object" or self._text:
+            return None
+        return self._value.stop_in_string
+
     def feed(self, text: str) -> str:
         """What `text` adds to the arguments; may be empty."""
-        if self._state == "object" and not self._text and self._value.in_string(text):
-            return text  # as nearly always
         match self._state:
             case "raw":
                 return text
