@@ -288,6 +288,25 @@ class RouteRequest(Protocol):
         """Report the request's parameters that have no effect, in the log, the metrics and a header of the answer."""
         ...
 
+    def begin_stream(
+        self,
+        *,
+        fail: Callable[[GatewayError], bytes],
+        idle: bytes = b": keep-alive\n\n",
+        headers: Mapping[str, str] = {},
+        content_type: str = "text/event-stream; charset=utf-8",
+        idle_seconds: float | None = None,
+    ) -> None:
+        """Say that the answer is a stream, before `Gateway.prepare`, which may take long: it waits for a model that is
+        loaded, and asks servers for their tools. The handler then returns `PreparedAnswer.stream` with the same `headers`,
+        `content_type` and `idle_seconds`.
+
+        After `idle_seconds` of silence the answer is begun, and `idle` is sent, again after each further silence; None and
+        0 are never. An error that is raised after that is not answered by `Api.error`: what `fail` returns is the whole
+        stream.
+        """
+        ...
+
     async def body(self) -> bytes:
         """The whole body of a JSON request. Raises if it exceeds the server's size or time limit."""
         ...

@@ -11,7 +11,6 @@ from msgspec import UNSET, UnsetType
 
 from gateway.protocols import Sampling
 from gateway.responses.stored_prompts import FilledPrompt
-from gateway.runtime.served_model import ServedModel
 from gateway.wire.common import JsonObject
 from gateway.wire.ids import new_id
 from gateway.wire.request import ResponseRequest
@@ -27,7 +26,7 @@ _RETENTIONS: Mapping[str | None, Literal["in_memory", "24h"] | UnsetType] = {
 
 def initial_response(
     request: ResponseRequest,
-    model: ServedModel,
+    model: str,
     sampling: Sampling,
     tools: list[Tool],
     conversation_id: str | None,
@@ -41,7 +40,7 @@ def initial_response(
         background=bool(request.background),
         conversation=(ConversationReference(id=conversation_id) if conversation_id else UNSET),
         created_at=int(time.time()),
-        model=model.name,
+        model=model,
         status="in_progress",
         instructions=request.instructions,
         max_output_tokens=request.max_output_tokens,

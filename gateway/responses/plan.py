@@ -179,7 +179,7 @@ async def make_plan(
     return Plan(
         model=model,
         response=initial_response(
-            request, model, sampling, shown, conversation_id, prompt, store=store
+            request, model.name, sampling, shown, conversation_id, prompt, store=store
         ),
         input=own,
         history=history,

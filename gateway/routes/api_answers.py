@@ -28,15 +28,10 @@ class ApiStream(StreamedAnswer):
         content_type: str,
         idle_seconds: float | None,
     ) -> None:
-        own = {
-            "content-type": content_type,
-            "cache-control": "no-cache",
-            "x-accel-buffering": "no",
-        }
         super().__init__(
             run.scope,
             run.services,
-            headers=encoded_headers({**headers, **own}),
+            headers=stream_headers(headers, content_type),
             idle_seconds=idle_seconds or 0.0,
         )
         self._run = run
@@ -101,6 +96,16 @@ class ReplyAnswer:
         start: Any = {"type": "http.response.start", "status": reply.status, "headers": headers}
         await send(start)
         await send_body(send, reply.body)
+
+
+def stream_headers(headers: Mapping[str, str], content_type: str) -> list[tuple[bytes, bytes]]:
+    """The headers of a stream, with those of its API."""
+    own = {
+        "content-type": content_type,
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+    }
+    return encoded_headers({**headers, **own})
 
 
 def encoded_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

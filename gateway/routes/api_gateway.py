@@ -10,7 +10,7 @@ from gateway.errors import InvalidRequest, Unsupported
 from gateway.loop.api_params import request_params
 from gateway.loop.api_run import ApiRun, PreparedGeneration
 from gateway.loop.api_tools import api_toolset, asks_for_tools
-from gateway.loop.attempts import Attempts
+from gateway.loop.attempts import Attempts, Hold
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.generator import Generator
 from gateway.loop.media import prompt_length
@@ -136,10 +136,11 @@ class _AnsweredTools(Mapping[str, AvailableTool]):
 class ApiGateway:
     """Implements `gateway.protocols.Gateway`."""
 
-    def __init__(self, services: Services, api: str) -> None:
-        """`api` is the name of the API, for routers, metrics and logs."""
+    def __init__(self, services: Services, api: str, hold_first: Hold | None = None) -> None:
+        """`api` is the name of the API, for routers, metrics and logs. `hold_first`: see `Attempts`."""
         self._services = services
         self._api = api
+        self._hold_first = hold_first
 
     def models(self) -> Sequence[ListedModel]:
         return [
@@ -175,7 +176,12 @@ class ApiGateway:
             return await self._prepare(request, services.lookup.model(name))
 
         attempts = Attempts(
-            names, prepare, services.metrics, services.limiter, hold=services.lookup.loaded
+            names,
+            prepare,
+            services.metrics,
+            services.limiter,
+            hold=services.lookup.loaded,
+            hold_first=self._hold_first,
         )
         async with attempts:
             return ApiAnswer(await attempts.begin(), request, services, attempts, self._api)

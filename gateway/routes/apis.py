@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from litestar import Litestar
@@ -16,11 +16,14 @@ from msgspec import Struct
 from gateway.errors import ConfigurationError, GatewayError
 from gateway.protocols import Api, AsgiApp, Gateway, Reply, Route
 from gateway.routes.answers import note_error
-from gateway.routes.api_answers import ReplyAnswer
+from gateway.routes.api_answers import ReplyAnswer, stream_headers
 from gateway.routes.api_gateway import ApiGateway
 from gateway.routes.body import read_body, stream_body
 from gateway.routes.counted import counted
+from gateway.routes.early_start import EarlyStart
+from gateway.routes.loading import loaded
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.streaming import SSE_COMMENT
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.runtime.callers import current_principal
@@ -46,6 +49,8 @@ class ApiRequest:
         self.headers: Mapping[str, str] = request.headers
         self.query: Mapping[str, str] = request.query_params
         self.trace_headers = trace_headers(request)
+        self.early: EarlyStart | None = None
+        """Set once the answer is known to be a stream."""
 
     def take_rank(self, parameters: SharedParameters) -> None:
         take_rank(self._request, parameters)
@@ -53,6 +58,23 @@ class ApiRequest:
     def note_unknown(self, names: Collection[str]) -> None:
         route = self._request.scope.get("path_template") or "unmatched"
         note_unknown(self._request, self._services, str(route), names)
+
+    def begin_stream(
+        self,
+        *,
+        fail: Callable[[GatewayError], bytes],
+        idle: bytes = SSE_COMMENT,
+        headers: Mapping[str, str] = {},
+        content_type: str = "text/event-stream; charset=utf-8",
+        idle_seconds: float | None = None,
+    ) -> None:
+        self.early = EarlyStart(
+            self._request,
+            fail=fail,
+            idle=idle,
+            headers=stream_headers(headers, content_type),
+            idle_seconds=idle_seconds or 0.0,
+        )
 
     async def body(self) -> bytes:
         return await read_body(self._request, self._services)
@@ -80,13 +102,24 @@ class _Entry(Struct, frozen=True):
         found = self.pattern.fullmatch(request.scope["path"])
         asked = ApiRequest(
             request,
-            ApiGateway(services_of(request), self.api.name),
+            ApiGateway(services_of(request), self.api.name, partial(loaded, request)),
             found.groupdict() if found else {},
         )
         if not self.route.counted:
-            return _as_app(await self.route.handle(asked))
+            return await self._answer(asked)
         async with counted(services_of(request)):
-            return _as_app(await self.route.handle(asked))
+            return await self._answer(asked)
+
+    async def _answer(self, asked: ApiRequest) -> ASGIApp:
+        try:
+            answer = await self.route.handle(asked)
+        except BaseException as error:
+            if (early := asked.early) is None:
+                raise
+            return await early.failed(error)
+        return (
+            _as_app(answer) if asked.early is None else await asked.early.answered(_as_app(answer))
+        )
 
 
 class ApiRoutes:

@@ -11,7 +11,8 @@ from gateway.chat.plan import make_chat_plan
 from gateway.chat.run import ChatRun, PreparedChat, prepare_chat
 from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, plain_choices
+from gateway.routes.choices import ChunkStream, failed, plain_choices
+from gateway.routes.early_start import started_early
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
@@ -40,9 +41,12 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
         )
         return await prepare_chat(plan, services)
 
-    attempts = await attempts_of(
-        request, services, decoded.model, prepare, api="chat", owner=owner, size=len(body)
-    )
-    async with attempts:
-        run = ChatRun(await attempts.begin(), services, attempts)
-    return ChunkStream(run) if decoded.stream else plain_choices(run)
+    async def answer() -> ASGIApp:
+        attempts = await attempts_of(
+            request, services, decoded.model, prepare, api="chat", owner=owner, size=len(body)
+        )
+        async with attempts:
+            run = ChatRun(await attempts.begin(), services, attempts)
+        return ChunkStream(run) if decoded.stream else plain_choices(run)
+
+    return await (started_early(request, answer(), fail=failed) if decoded.stream else answer())

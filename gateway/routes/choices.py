@@ -39,7 +39,12 @@ class ChunkStream(StreamedAnswer):
         return rest + self._run.trailer() + SSE_DONE
 
     def fail(self, error: GatewayError) -> bytes:
-        return b"data: %b\n\n" % error_body(error) + SSE_DONE
+        return failed(error)
+
+
+def failed(error: GatewayError) -> bytes:
+    """The end of a stream of chunks that has failed."""
+    return b"data: %b\n\n" % error_body(error) + SSE_DONE
 
 
 def plain_choices(run: ChoicesRun[Any]) -> PlainAnswer:

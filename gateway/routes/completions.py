@@ -11,7 +11,8 @@ from gateway.completions.plan import PreparedCompletion, prepare_completion
 from gateway.completions.run import CompletionRun
 from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, plain_choices
+from gateway.routes.choices import ChunkStream, failed, plain_choices
+from gateway.routes.early_start import started_early
 from gateway.routes.state import HttpRequest, owner_of, services_of
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
@@ -39,9 +40,18 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
             model_name=model,
         )
 
-    attempts = await attempts_of(
-        request, services, decoded.model, prepare, api="completions", owner=owner, size=len(body)
-    )
-    async with attempts:
-        run = CompletionRun(decoded, services, await attempts.begin(), attempts)
-    return ChunkStream(run) if decoded.stream else plain_choices(run)
+    async def answer() -> ASGIApp:
+        attempts = await attempts_of(
+            request,
+            services,
+            decoded.model,
+            prepare,
+            api="completions",
+            owner=owner,
+            size=len(body),
+        )
+        async with attempts:
+            run = CompletionRun(decoded, services, await attempts.begin(), attempts)
+        return ChunkStream(run) if decoded.stream else plain_choices(run)
+
+    return await (started_early(request, answer(), fail=failed) if decoded.stream else answer())

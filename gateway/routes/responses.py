@@ -16,6 +16,7 @@ from gateway.loop.media import part_resolver, prompt_length
 from gateway.loop.rendering import render_parts
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
 from gateway.responses.compaction import compacted, plan_compaction
+from gateway.responses.failed_start import failed_start
 from gateway.responses.plan import make_plan
 from gateway.responses.rerun import keep_body
 from gateway.responses.routed import prepare_run
@@ -23,6 +24,7 @@ from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.counted import counted, preparing
+from gateway.routes.early_start import started_early
 from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
 from gateway.routes.queries import flag_of, include_of, unknown_in
@@ -55,26 +57,31 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     def keep(run: ResponseRun) -> None:
         keep_body(run.plan, body, services)
 
-    run = await prepare_run(
-        decoded,
-        services,
-        size=len(body),
-        owner=owner,
-        trace_headers=headers,
-        quiet=not (decoded.stream or decoded.background),
-        prepare=keep if decoded.background else None,
-        hold_first=partial(loaded, request),
-    )
-    plan = run.plan
-    if not plan.background:
-        return EventStream(run) if plan.stream else final_response(run)
-    assert services.background is not None, (
-        "a plan is in the background only where there is a store"
-    )
-    queued = await services.background.start(run)
-    if not plan.stream:
-        return json_answer(queued.response)
-    return LogStream(services, queued, live=services.background.live(queued.id))
+    async def answer() -> ASGIApp:
+        run = await prepare_run(
+            decoded,
+            services,
+            size=len(body),
+            owner=owner,
+            trace_headers=headers,
+            quiet=not (decoded.stream or decoded.background),
+            prepare=keep if decoded.background else None,
+            hold_first=partial(loaded, request),
+        )
+        plan = run.plan
+        if not plan.background:
+            return EventStream(run) if plan.stream else final_response(run)
+        assert services.background is not None, (
+            "a plan is in the background only where there is a store"
+        )
+        queued = await services.background.start(run)
+        if not plan.stream:
+            return json_answer(queued.response)
+        return LogStream(services, queued, live=services.background.live(queued.id))
+
+    if not decoded.stream:
+        return await answer()
+    return await started_early(request, answer(), fail=partial(failed_start, decoded))
 
 
 @get("/v1/responses/{response_id:str}")

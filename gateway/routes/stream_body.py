@@ -36,6 +36,7 @@ class StreamBody:
         "_send",
         "_send_head",
         "_sending",
+        "_sign",
         "_timer",
         "_unsent",
         "_writer",
@@ -60,6 +61,8 @@ class StreamBody:
         """When the silence is broken next."""
         self._sending: asyncio.Task[None] | None = None
         """Sends what breaks the silence, if that cannot be written at once."""
+        self._sign: Callable[[], bytes] | None = None
+        """Returns what breaks the silence."""
         self._unsent = b""
         """Parts, or the rest of one, whose sending was cancelled while it waited. They are sent before the next part."""
 
@@ -88,7 +91,11 @@ class StreamBody:
             self.write_chunk = None
 
     async def open(self) -> Callable[[bytes], bool]:
-        """Send the head before there is a part. Returns `write_chunk`. Called first, if at all."""
+        """Send the head before there is a part. Returns `write_chunk`. Called before any part is written, if at all."""
+        if self._sending is not None:
+            await self._settle(self._sending)
+        if self._writer is not None:
+            return self._writer.write
         self._is_sending = True
         await self._start()
         return self._opened().write
@@ -104,7 +111,16 @@ class StreamBody:
     ) -> None:
         """Send what `sign` returns after `first` seconds without a part, and then after every `seconds` of silence, if that is not
         0. It may be what the body begins with. Nothing is sent if it is empty, or while the client is slow to read."""
-        self._timer = timers.call_later(first, partial(self._check, timers, seconds, sign))
+        self._sign = sign
+        self._timer = timers.call_later(first, partial(self._check, timers, seconds))
+
+    def go_on(
+        self, headers: Callable[[], Iterable[tuple[bytes, bytes]]], sign: Callable[[], bytes]
+    ) -> bool:
+        """Let another object go on with this body. Returns whether its head is sent, or is being sent, so that `headers` are not
+        asked for."""
+        self._headers, self._sign = headers, sign
+        return self._writer is not None or self._sending is not None
 
     async def has_begun(self) -> bool:
         """Break no further silence, and wait until a head that is being sent for one has left. Returns whether the head is sent, so
@@ -121,15 +137,17 @@ class StreamBody:
             self._sending.cancel()
             await self._settle(self._sending)
 
-    def _check(self, timers: SharedTimers, seconds: float, sign: Callable[[], bytes]) -> None:
+    def _check(self, timers: SharedTimers, seconds: float) -> None:
         self._timer = None
+        sign = self._sign
+        assert sign is not None, "a timer has something to send"
         writer, left = self._writer, 0.0
         if writer is not None and writer.wrote_at:
             # The time that is left until the silence has lasted `seconds`.
             left = writer.wrote_at + seconds - monotonic() if seconds else math.inf
         if seconds:
             pause = left if left > 0 else seconds
-            self._timer = timers.call_later(pause, partial(self._check, timers, seconds, sign))
+            self._timer = timers.call_later(pause, partial(self._check, timers, seconds))
         if left > 0:
             return
         if self._sending is not None and not self._sending.done():

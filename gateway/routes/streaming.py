@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar
 
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -23,6 +23,20 @@ from gateway.wire.events import TERMINAL, Event
 
 SSE_COMMENT = b": keep-alive\n\n"
 """A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
+STREAM_BODY = "gateway.stream_body"
+"""Where the scope of a request has the body of its stream, if its preparation may begin it (`gateway.routes.early_start`)."""
+
+
+def keep_open(
+    body: StreamBody, services: Services, idle_seconds: float | None, sign: Callable[[], bytes]
+) -> None:
+    """Let `body` send what `sign` returns after a silence. `idle_seconds`: see `StreamedAnswer`."""
+    first = seconds = idle_seconds
+    if seconds is None:
+        seconds = services.config.server.ping_interval
+        first = min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS)
+    if first:
+        body.keep_open(services.timers, first, seconds, sign)
 
 
 class StreamedAnswer(ABC):
@@ -66,6 +80,10 @@ class StreamedAnswer(ABC):
         begins with: later failures are then written by `fail`."""
         return SSE_COMMENT
 
+    def begin_silent(self) -> None:
+        """The answer was begun before it was prepared: later failures are written by `fail`."""
+        self._begins_silent = True
+
     @abstractmethod
     async def make(self, body: StreamBody) -> bytes:
         """Make the answer, writing to `body` what is ready; returns the last bytes. Raises `GatewayError`."""
@@ -81,8 +99,12 @@ class StreamedAnswer(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._services.metrics
         metrics.open_streams += 1
-        body = StreamBody(send, direct(scope, send), self.headers)
-        self._keep_open(body)
+        body: StreamBody | None = scope.pop(STREAM_BODY, None)  # type: ignore[misc]
+        if body is None:
+            body = StreamBody(send, direct(scope, send), self.headers)
+            keep_open(body, self._services, self._idle_seconds, self._sign)
+        elif body.go_on(self.headers, self._sign):
+            self.begin_silent()
         try:
             with WhileConnected(receive):
                 try:
@@ -99,14 +121,6 @@ class StreamedAnswer(ABC):
             if self._run_scope is not None:
                 self._run_scope.abandon()
             metrics.open_streams -= 1
-
-    def _keep_open(self, body: StreamBody) -> None:
-        first = seconds = self._idle_seconds
-        if seconds is None:
-            seconds = self._services.config.server.ping_interval
-            first = min(seconds or MAX_HELD_SECONDS, MAX_HELD_SECONDS)
-        if first:
-            body.keep_open(self._services.timers, first, seconds, self._sign)
 
     def _sign(self) -> bytes:
         sign = self.keep_alive()
@@ -130,6 +144,9 @@ class EventStream(StreamedAnswer):
     def keep_alive(self) -> bytes:
         self._run.head_sent = True
         return SSE_COMMENT
+
+    def begin_silent(self) -> None:
+        self._run.head_sent = True
 
     async def make(self, body: StreamBody) -> bytes:
         events = _EventWriter(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.testing.grammar import fold, parse_sse
 from gateway.testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
@@ -45,7 +47,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
     opened: list[Any] = []
 
     def start(models: dict[str, Any], **server: Any) -> Client:
-        context = run_gateway({"server": server, "models": models}, tmp_path)
+        apis = server.pop("apis", {})
+        context = run_gateway({"server": server, "models": models, "apis": apis}, tmp_path)
         running = context.__enter__()
         client = Client(running)
         opened.extend([context, client.http])
@@ -125,19 +128,159 @@ def test_a_stream_tells_nothing_until_its_model_is_loaded(
             assert "response.completed" in each.result(60)
 
 
-def test_a_client_that_leaves_does_not_wait_on(
+PATHS = ("responses", "background", "chat/completions", "completions", "messages")
+
+
+def asked(path: str, **body: Any) -> tuple[str, dict[str, Any]]:
+    """The path and the body of a request for a stream of the model `m`."""
+    match path:
+        case "responses":
+            body["input"] = "Hi"
+        case "background":
+            path, body["input"], body["background"] = "responses", "Hi", True
+        case "completions":
+            body["prompt"] = "Hi"
+        case _:
+            body["messages"] = [{"role": "user", "content": "Hi"}]
+    if path == "messages":
+        body["max_tokens"] = 99
+    return f"/v1/{path}", {"model": "m", "stream": True, **body}
+
+
+def counted(events: bytes) -> int:
+    """How many events there are without pings, which a busy machine sends."""
+    return events.count(b"\n\n") - events.count(b"event: ping")
+
+
+COMMENT = b": keep-alive\n\n"
+
+
+@pytest.fixture
+def serve_slow(
     serve: Callable[..., Client], tmp_path: Path
+) -> Callable[..., tuple[Client, Path, Path]]:
+    def start(**server: Any) -> tuple[Client, Path, Path]:
+        gate, lock = tmp_path / "gate", tmp_path / "secret-lock"
+        gate.touch()
+        slow = {"opening_waits_while": str(gate), "opening_fails_while": str(lock)}
+        apis = {"messages": {"ping_interval": 0.02}}
+        started = serve({"m": model(scripted=slow)}, apis=apis, ping_interval=0.02, **server)
+        return started, gate, lock
+
+    return start
+
+
+@pytest.mark.parametrize("cors", [[], ["https://app.example"]], ids=["direct", "routed"])
+def test_a_stream_is_kept_open_while_its_model_is_loaded(
+    serve_slow: Callable[..., tuple[Client, Path, Path]], cors: list[str]
+) -> None:
+    client, gate, _ = serve_slow(cors_allow_origins=cors)
+    for path in PATHS:
+        wait_until(lambda: client.running.services.slots.slots["m"].is_idle)
+        client.http.post("/v1/models/m/unload")
+        gate.touch()
+        wait_for_model(client, gate, path)
+
+
+def wait_for_model(client: Client, gate: Path, path: str) -> None:
+    """Stream from a model that is not loaded."""
+    url, body = asked(path)
+    with client.http.stream("POST", url, json=body) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["x-request-id"]
+        pieces = answer.iter_raw()
+        begun = b""
+        while begun.count(COMMENT) < 3:
+            begun += next(pieces)
+        assert not begun.replace(COMMENT, b"")
+        gate.unlink()
+        rest = b"".join(pieces).replace(COMMENT, b"")
+    end = {"messages": b'{"type":"message_stop"}\n\n'}.get(path, b"data: [DONE]\n\n")
+    assert rest.endswith(end)
+    if url == "/v1/responses":
+        assert fold(parse_sse(rest))["status"] == "completed"
+    with client.http.stream("POST", url, json=body) as again:
+        whole = again.read().replace(COMMENT, b"")
+    assert counted(whole) == counted(rest), "the same events as without a wait"
+
+
+@pytest.mark.parametrize("cors", [[], ["https://app.example"]], ids=["direct", "routed"])
+def test_a_load_that_fails_after_the_stream_has_begun_is_told_in_it(
+    serve_slow: Callable[..., tuple[Client, Path, Path]], cors: list[str]
+) -> None:
+    client, gate, lock = serve_slow(cors_allow_origins=cors)
+    lock.touch()
+    for path in PATHS:
+        gate.touch()
+        client.running.services.slots.slots["m"].retry_at = 0.0
+        wait_in_vain(client, gate, path)
+
+
+def wait_in_vain(client: Client, gate: Path, path: str) -> None:
+    """Stream from a model that cannot be loaded."""
+    url, body = asked(path)
+    with client.http.stream("POST", url, json=body) as answer:
+        assert answer.status_code == 200
+        pieces = answer.iter_raw()
+        begun = next(pieces)
+        gate.unlink()
+        told = (begun + b"".join(pieces)).replace(COMMENT, b"")
+    assert b"secret-lock" not in told
+    match path:
+        case "responses" | "background":
+            events = parse_sse(told)
+            assert [each["sequence_number"] for each in events] == [0, 1, 2]
+            assert [each["type"] for each in events] == [
+                "response.created", "response.in_progress", "response.failed"
+            ]  # fmt: skip
+            final = fold(events)
+            assert (final["status"], final["model"]) == ("failed", "m")
+            assert "could not be opened" in final["error"]["message"]
+            assert client.http.get(f"/v1/responses/{final['id']}").status_code == 404
+        case "messages":
+            kind, data = told.removesuffix(b"\n\n").split(b"\n")
+            assert kind == b"event: error"
+            assert json.loads(data.removeprefix(b"data: "))["error"]["type"] == "overloaded_error"
+        case _:
+            error, done = told.removesuffix(b"\n\n").split(b"\n\n")
+            assert (
+                json.loads(error.removeprefix(b"data: "))["error"]["code"] == "engine_unavailable"
+            )
+            assert done == b"data: [DONE]"
+    answer = client.http.post(url, json=body)
+    assert answer.status_code == (529 if path == "messages" else 503), "a status again: it is known"
+
+
+def test_the_official_client_is_told_of_a_load_that_failed(
+    serve_slow: Callable[..., tuple[Client, Path, Path]],
+) -> None:
+    client, gate, lock = serve_slow()
+    lock.touch()
+    with client.running.client() as sdk:
+        stream = sdk.responses.create(model="m", input="Hi", stream=True)
+        gate.unlink()
+        last = [*stream][-1]
+    assert last.type == "response.failed"
+    assert "could not be opened" in str(last.response.error)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_does_not_wait_on(
+    serve: Callable[..., Client], tmp_path: Path, path: str, stream: bool
 ) -> None:
     gate = tmp_path / "gate"
     gate.touch()
-    client = serve({"m": model(scripted={"opening_waits_while": str(gate)})})
+    client = serve({"m": model(scripted={"opening_waits_while": str(gate)})}, ping_interval=0.02)
     slot = client.running.services.slots.slots["m"]
-    body = b'{"model": "m", "input": "Hi"}'
+    _, asks = asked(path.removeprefix("/v1/"), stream=stream)
+    body = json.dumps(asks).encode()
     url = client.http.base_url
     with socket.create_connection((url.host, url.port or 80)) as leaving:
         leaving.sendall(
-            b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-            b"content-length: %d\r\n\r\n%b" % (len(body), body)
+            b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%b" % (path.encode(), len(body), body)
         )
         wait_until(lambda: slot.waiting == 1)
     wait_until(lambda: slot.waiting == 0)

@@ -14,7 +14,7 @@ from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.config import MessagesConfig
 from gateway_messages.errors import error_reply
-from gateway_messages.events import MessageEventWriter
+from gateway_messages.events import MessageEventWriter, error_event
 from gateway_messages.generation_request import ConvertedRequest, convert_request
 from gateway_messages.message import MessageBodyWriter
 from gateway_messages.models import model_info, model_page
@@ -73,9 +73,15 @@ class MessagesApi:
     async def _create(self, request: RouteRequest) -> AsgiApp:
         """Create a message, streaming or not."""
         decoded, converted = await self._read(request)
+        headers = {"request-id": request.id}
+        if decoded.stream:
+            request.begin_stream(
+                fail=partial(error_event, request_id=request.id),
+                headers=headers,
+                idle_seconds=self._idle_seconds,
+            )
         with explained_tools(converted):
             answer = await request.gateway.prepare(converted.generation)
-        headers = {"request-id": request.id}
 
         def new_writer() -> MessageAssembler:
             message = _initial_message(answer)

@@ -81,7 +81,7 @@ class MessageEventWriter:
         )
 
     def fail(self, error: GatewayError) -> bytes:
-        return b"event: error\ndata: %b\n\n" % error_body(error, self._request_id)
+        return error_event(error, self._request_id)
 
     def idle(self) -> bytes:
         return PING
@@ -92,3 +92,8 @@ class MessageEventWriter:
             b'event: content_block_start\ndata: {"type":"content_block_start","index":%d,"content_block":%b}\n\n'
             % (index, block)
         )
+
+
+def error_event(error: GatewayError, request_id: str) -> bytes:
+    """The event that ends a stream which has failed."""
+    return b"event: error\ndata: %b\n\n" % error_body(error, request_id)

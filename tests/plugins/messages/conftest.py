@@ -38,7 +38,6 @@ RULES: list[dict[str, Any]] = [
 ]  # fmt: skip
 CONFIG: dict[str, Any] = {
     "server": {"max_body_bytes": 200_000},
-    "apis": {"messages": {"ping_interval": 0.15}},
     "models": {
         "scripted": {
             "engine": "scripted",

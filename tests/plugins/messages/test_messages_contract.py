@@ -8,7 +8,7 @@ from gateway.testing.api_contract import ApiRequest
 
 class TestMessages(ApiContract):
     name = "messages"
-    config = {"ping_interval": 0.15}
+    config = {"ping_interval": 0.5}
     endings = (b"event: message_stop", b"event: error")
     keep_alive = b"event: ping"
 

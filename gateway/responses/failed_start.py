@@ -1,0 +1,26 @@
+"""A response that fails before it was planned, when its stream has begun."""
+
+from __future__ import annotations
+
+from gateway.errors import GatewayError
+from gateway.protocols import Sampling
+from gateway.responses.ending import failure_code
+from gateway.responses.initial_response import initial_response
+from gateway.wire.event_frames import SSE_DONE, sse_frame
+from gateway.wire.events import Event, ResponseCreated, ResponseFailed, ResponseInProgress
+from gateway.wire.request import ResponseRequest
+from gateway.wire.response import mark_failed, snapshot
+
+
+def failed_start(request: ResponseRequest, error: GatewayError) -> bytes:
+    """All events of a response to `request` that has failed with `error`. It has no tools, and is not stored."""
+    sampling = Sampling(temperature=request.temperature, top_p=request.top_p)
+    response = initial_response(request, request.model or "", sampling, [], None, None, store=False)
+    begun = snapshot(response)
+    mark_failed(response, failure_code(error), error.message)
+    events: list[Event] = [
+        ResponseCreated(sequence_number=0, response=begun),
+        ResponseInProgress(sequence_number=1, response=begun),
+        ResponseFailed(sequence_number=2, response=response),
+    ]
+    return b"".join((*map(sse_frame, events), SSE_DONE))

@@ -1,0 +1,95 @@
+"""Streams whose preparation takes long, as while their model is loaded: they are begun before it has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from gateway.errors import GatewayError
+from gateway.routes.answers import SSE_HEADERS, direct, note_error
+from gateway.routes.state import HttpRequest, services_of
+from gateway.routes.stream_body import StreamBody
+from gateway.routes.streaming import SSE_COMMENT, STREAM_BODY, StreamedAnswer, keep_open
+
+logger = logging.getLogger("gateway.routes.early_start")
+
+
+class EarlyStart:
+    """The beginning of a streamed answer that is being prepared.
+
+    After a silence, as long as a stream may have, it is begun with `idle`, which is repeated after each further one. The
+    `StreamedAnswer` that answers the request then goes on with it.
+    """
+
+    __slots__ = ("_body", "_fail", "_request")
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        *,
+        fail: Callable[[GatewayError], bytes],
+        idle: bytes = SSE_COMMENT,
+        headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
+        idle_seconds: float | None = None,
+    ) -> None:
+        """`fail` returns all that is sent if the preparation fails after that. `headers` and `idle_seconds`: see
+        `StreamedAnswer`."""
+        self._request, self._fail = request, fail
+        self._body = StreamBody(request.send, direct(request.scope, request.send), lambda: headers)
+        keep_open(self._body, services_of(request), idle_seconds, lambda: idle)
+        scope: Any = request.scope
+        scope[STREAM_BODY] = self._body
+
+    async def answered(self, answer: ASGIApp) -> ASGIApp:
+        """What answers the request once it is prepared: `answer`, which is a stream."""
+        if not isinstance(answer, StreamedAnswer):
+            if await self._body.has_begun():
+                return await self.failed(TypeError(f"a stream was announced, and {answer} answers"))
+            self._end()
+        return answer
+
+    async def failed(self, error: BaseException) -> ASGIApp:
+        """The end of the stream, if it has begun. Otherwise raises `error`, by which the preparation has failed."""
+        self._end()
+        try:
+            if not isinstance(error, Exception) or not await self._body.has_begun():
+                await self._body.close()
+                raise error
+            if not isinstance(error, GatewayError):
+                logger.error("unexpected error", exc_info=error)
+                error = GatewayError("The server had an internal error on this request.")
+            note_error(error)
+            return _Ending(self._body, self._fail(error))
+        finally:
+            del error  # it refers to this frame, if it is raised here
+
+    def _end(self) -> None:
+        scope: Any = self._request.scope
+        scope.pop(STREAM_BODY, None)
+
+
+async def started_early(
+    request: HttpRequest, prepared: Awaitable[ASGIApp], *, fail: Callable[[GatewayError], bytes]
+) -> ASGIApp:
+    """The streamed answer that `prepared` returns. See `EarlyStart`."""
+    early = EarlyStart(request, fail=fail)
+    try:
+        return await early.answered(await prepared)
+    except BaseException as error:
+        return await early.failed(error)
+
+
+class _Ending:
+    """The end of a stream that was begun, as an ASGI application."""
+
+    def __init__(self, body: StreamBody, last: bytes) -> None:
+        self._body, self._last = body, last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._body.end(self._last)
+        finally:
+            await self._body.close()
