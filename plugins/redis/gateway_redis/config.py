@@ -20,6 +20,8 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """User name; overrides the one in the URL."""
     password: str | None = None
     """Password; overrides the one in the URL."""
+    password_file: Annotated[str, Meta(min_length=1)] | None = None
+    """File with the password, read for each connection: a new one is used without a restart. Overrides the others."""
     prefix: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_.:-]+\Z")] = "litegate"
     """Prefix of all keys. Gateways with the same prefix share what they store."""
     ttl: Seconds = 30 * 86_400.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -12,10 +13,11 @@ from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, 
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.configuration import without_credentials
+from gateway.sdk.configuration import read_secret_file, without_credentials
 from gateway_redis.config import RedisConfig
 from gateway_redis.connections import PACKING, SentinelConnection, SentinelTlsConnection
 
@@ -44,6 +46,8 @@ def make_client(config: RedisConfig, *, waits: float = 0.0) -> Client:
         settings["username"] = config.username
     if config.password is not None:
         settings["password"] = config.password
+    if config.password_file is not None:
+        settings["credential_provider"] = FileCredentials(config.password_file)
     # Clients for blocking reads need as many connections as there are reads; the connections of the others are
     # limited by the store.
     most = config.max_connections if not waits else 2**31
@@ -69,9 +73,8 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
             settings.pop("socket_keepalive")
         if issubclass(found, SSLConnection):
             options = {**_verification(options), **options}
-        pool = ConnectionPool(
-            connection_class=PACKING[found], max_connections=most, **{**options, **settings}
-        )
+        settings = _credentials({**options, **settings})
+        pool = ConnectionPool(connection_class=PACKING[found], max_connections=most, **settings)
         return Redis(connection_pool=pool)
     if scheme not in ("redis", "rediss") or kind not in ("sentinel", "cluster"):
         raise ValueError(f"'{scheme}+{kind}' is not a supported scheme.")
@@ -80,7 +83,7 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
     user, _, password = credentials.partition(":")
     named = {"username": unquote(user) or None, "password": unquote(password) or None}
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    settings = {**query, **{k: v for k, v in named.items() if v}, **settings}
+    settings = _credentials({**query, **{k: v for k, v in named.items() if v}, **settings})
     tls = scheme == "rediss"
     if tls:
         settings = {**_verification(settings), **settings}
@@ -103,6 +106,29 @@ def _client(url: str, settings: dict[str, Any], most: int) -> Client:
         **settings,
     )
     return client
+
+
+class FileCredentials(CredentialProvider):
+    """The password in a file, which is read for each connection."""
+
+    def __init__(self, path: str) -> None:
+        self.username: str | None = None
+        self._path = path
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        password = await asyncio.to_thread(
+            read_secret_file, self._path, "password_file under [stores.redis]"
+        )
+        return (password,) if self.username is None else (self.username, password)
+
+
+def _credentials(settings: dict[str, Any]) -> dict[str, Any]:
+    """`settings` with either a password or a file that has it."""
+    provider = settings.get("credential_provider")
+    if isinstance(provider, FileCredentials):
+        settings.pop("password", None)
+        provider.username = settings.pop("username", None)
+    return settings
 
 
 def _verification(options: dict[str, Any]) -> dict[str, Any]:
