@@ -31,7 +31,9 @@ class SqlEventWriter(EventBatchWriter):
     async def store(self, batch: Sequence[BatchEntry]) -> Sequence[int]:
         token = self._tokens.next()
         lengths = await through_outage(
-            lambda: self._database.write(lambda: logs.append(batch, token)), seconds=self._outage
+            lambda: self._database.write(lambda: logs.append(batch, token)),
+            seconds=self._outage,
+            closing=self.closing,
         )
         self._database.announce([key(each.response_id) for each in batch])
         return lengths

@@ -57,6 +57,8 @@ class EventBatchWriter(ABC):
     """Maximum number of events that one batch adds to one log."""
 
     def __init__(self) -> None:
+        self.closing = asyncio.Event()
+        """Set when nobody has time to wait for a store that is away: the process ends."""
         self._waiting: dict[str, list[_Waiting]] = {}
         self._written: dict[str, BatchEntry] = {}
         self._known: dict[str, int] = {}
@@ -111,7 +113,8 @@ class EventBatchWriter(ABC):
         self._known.pop(response_id, None)
 
     async def close(self) -> None:
-        """Store all waiting events."""
+        """Store all waiting events, if the store answers."""
+        self.closing.set()
         if self._task is not None:
             await self._task
 

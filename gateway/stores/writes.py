@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from gateway.errors import StoreUnavailable
@@ -26,8 +27,10 @@ class WriteTokens:
         return f"{self.process}:{next(self._numbers)}"
 
 
-async def through_outage(work: Callable[[], Awaitable[T]], *, seconds: float) -> T:
-    """Run `work`; repeat it while the store is unavailable, for at most `seconds`."""
+async def through_outage(
+    work: Callable[[], Awaitable[T]], *, seconds: float, closing: asyncio.Event | None = None
+) -> T:
+    """Run `work`; repeat it while the store is unavailable, for at most `seconds`, and not once `closing` is set."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     pause = 0.1
@@ -35,7 +38,12 @@ async def through_outage(work: Callable[[], Awaitable[T]], *, seconds: float) ->
         try:
             return await work()
         except StoreUnavailable:
-            if loop.time() + pause >= end:
+            if loop.time() + pause >= end or (closing is not None and closing.is_set()):
                 raise
-            await asyncio.sleep(pause)
+            if closing is None:
+                await asyncio.sleep(pause)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await closing.wait()
             pause = min(pause * 2, 1.0)

@@ -41,7 +41,9 @@ class RedisEventWriter(EventBatchWriter):
 
     async def store(self, batch: Sequence[BatchEntry]) -> Sequence[int]:
         token = self._tokens.next()
-        return await through_outage(lambda: self._send(batch, token), seconds=self._outage)
+        return await through_outage(
+            lambda: self._send(batch, token), seconds=self._outage, closing=self.closing
+        )
 
     def deliver(self, entry: BatchEntry, length: int) -> None:
         self._reader.deliver(entry.response_id, entry.events, length, entry.ending == "now")

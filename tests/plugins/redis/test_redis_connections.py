@@ -448,3 +448,17 @@ async def test_a_redis_that_changes_is_one_that_is_away(start_redis, commands: l
             await client.execute_command(*command.split())
         with pytest.raises(StoreUnavailable):
             await store.put(record())
+
+
+async def test_a_store_that_is_closed_does_not_wait_for_redis_to_come_back(start_redis) -> None:
+    redis = start_redis()
+    async with open_redis(patient(url=redis.url, outage=3600.0)) as store:
+        kept = record(status="in_progress", streamed=True)
+        await store.put(kept)
+        redis.kill()
+        append = asyncio.create_task(store.append_events(kept.id, [b"0"]))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            await store.close()
+        with pytest.raises(StoreUnavailable):
+            await append
