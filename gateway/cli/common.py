@@ -23,7 +23,7 @@ MODEL is one of:
   owner/repo-GGUF/file.gguf   one file, or all parts of a split one
   owner/repo                  safetensors of the hub, for vLLM or TensorRT-LLM
   hf:NAME                     one of the hub, even if a file or folder of that name exists here
-  http://host:port            a server of vLLM, SGLang or llama.cpp
+  http://host:port            a server of vLLM, SGLang or llama.cpp, with a tokenizer here or on the hub
   https://host/v1#NAME        the model NAME of another server with OpenAI's API
 """
 """What `MODEL` may be, for help texts."""

@@ -372,7 +372,9 @@ class _Layers:
 
 
 def model_name(path: str) -> str:
-    """The name of a model that the command line gives as a file, a folder or a name of the hub."""
+    """The name of a model that the command line gives as a file, a folder, a name of the hub or the address of a server."""
+    if path.startswith(("http://", "https://")):
+        path = path.rstrip("/").removesuffix("/v1")
     hub_name = hub_name_of(path)
     if hub_name is not None:
         return hub_name.short

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _WEIGHT_ENGINES = {"vllm": "vllm", "trtllm": "tensorrt_llm"}
 
 HUB_ENGINES = ("llamacpp", *_WEIGHT_ENGINES)
 """Engines whose models may be names of the hub."""
+
+_HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(?:[/#].*)?\Z", re.ASCII)
 
 
 def choose_engine(
@@ -50,6 +53,11 @@ def choose_engine(
                 f"{path!r} is not a GGUF file; give a GGUF file, a folder of weights or a name of the hub."
             )
         return _installed("llamacpp", "the model is a GGUF file", installed, plugins)
+    if not place.is_dir() and _HOST_AND_PORT.match(path):
+        raise ConfigurationError(
+            f"there is no file or folder {path!r}. The address of a server begins with http:// or https://, as "
+            f"http://{path}."
+        )
     if not place.is_dir():
         raise ConfigurationError(
             f"there is no file or folder {path!r}, and it is not a name of the hub, such as owner/repository or "

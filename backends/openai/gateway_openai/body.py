@@ -172,11 +172,18 @@ def _structured_outputs(constraint: Constraint) -> dict[str, Any]:
             )
 
 
+def not_an_extension(name: str, param: ParamPath = ()) -> Unsupported:
+    """A request with a parameter that the configuration does not say that the upstream has."""
+    return Unsupported(
+        f"The upstream of this model does not take {name}, as far as this gateway is configured. Leave it out, or have it "
+        "added to `extensions` of the model, if the upstream takes it.",
+        param=param or name,
+    )
+
+
 def _require_extension(name: str, config: OpenAIConfig, param: ParamPath = ()) -> None:
     if not config.extends(name):
-        raise Unsupported(
-            f"The upstream of this model does not take {name}. Leave it out.", param=param or name
-        )
+        raise not_an_extension(name, param)
 
 
 def _forward(request: EngineRequest, body: dict[str, Any], config: OpenAIConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.sdk import ChatPrompt, ModelContext, RenderedPrompt, Turn, Unsupported
+from gateway_openai.body import not_an_extension
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.input_items import input_items
 from gateway_openai.messages import chat_messages
@@ -62,8 +63,6 @@ class UpstreamRenderer:
             if value is None:
                 continue
             if not config.extends(name):
-                raise Unsupported(
-                    f"The upstream of this model does not take {name}. Leave it out.", param=name
-                )
+                raise not_an_extension(name)
             fields[name] = value
         return fields

@@ -123,6 +123,12 @@ def _adapted(identity: Identity, config: RemoteConfig, context: EngineContext) -
     return msgspec.structs.replace(identity, adapters=tuple(names))
 
 
+_WITHOUT_TOKENIZER = (
+    'Without a tokenizer here, use the server\'s own API of OpenAI with engine = "openai" (`gateway serve '
+    "http://host:port/v1#NAME`, with the model's name there)."
+)
+
+
 async def _first_answer(
     found: Discovery, client: ReplicaClient, config: RemoteConfig, context: EngineContext
 ) -> Identity:
@@ -167,7 +173,7 @@ def _assets(config: RemoteConfig, context: EngineContext, identity: Identity) ->
     if source is None:
         raise ConfigurationError(
             f"The model {context.name!r}: its engine does not say what it has loaded; set `tokenizer` to a "
-            "tokenizer.json, a folder with one, or a hub id."
+            f"tokenizer.json, a folder with one, or a hub id. {_WITHOUT_TOKENIZER}"
         )
     try:
         return load_assets(source)
@@ -175,7 +181,7 @@ def _assets(config: RemoteConfig, context: EngineContext, identity: Identity) ->
         if named:
             raise
         raise ConfigurationError(
-            f"The engine of the model {context.name!r} says that it has loaded {source!r}. {error}"
+            f"The engine of the model {context.name!r} says that it has loaded {source!r}. {error} {_WITHOUT_TOKENIZER}"
         ) from error
 
 

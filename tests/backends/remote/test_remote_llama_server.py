@@ -54,6 +54,15 @@ async def test_the_server_is_asked_what_it_is(engine: Engine) -> None:
 
 
 @pytest.mark.anyio
+async def test_without_its_tokenizer_here_its_own_api_is_named(llama_server: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"`gateway serve http://host:port/v1#NAME`"):
+        async with open_remote(
+            RemoteConfig(urls=[llama_server]), EngineContext(name="tiny", path=None)
+        ):
+            pass
+
+
+@pytest.mark.anyio
 async def test_the_end_token_is_text_only_where_it_is_wanted(engine: Engine) -> None:
     plain = await answer(engine, GREETING)
     shown = await answer(engine, GREETING, skip_special_tokens=False)

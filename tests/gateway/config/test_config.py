@@ -178,7 +178,10 @@ def test_the_home_folder_may_be_written_as_a_tilde(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("m/Qwen3-0.6B.gguf", "Qwen3-0.6B"), ("./Qwen3-8B", "Qwen3-8B"), ("/models/x/", "x"), (".gguf", ".gguf")],
+    [
+        ("m/Qwen3-0.6B.gguf", "Qwen3-0.6B"), ("./Qwen3-8B", "Qwen3-8B"), ("/models/x/", "x"), (".gguf", ".gguf"),
+        ("http://host:8080", "host:8080"), ("http://host:8080/v1", "host:8080"), ("https://host/a/v1/", "a"),
+    ],
 )  # fmt: skip
 def test_a_model_of_the_command_line_is_called_like_its_file(path: str, name: str) -> None:
     assert model_name(path) == name
