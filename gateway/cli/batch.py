@@ -19,10 +19,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from gateway.cli.chat import URL
 from gateway.cli.chat.client import ApiClient, ChatError
 from gateway.cli.chat.text import one_line
-from gateway.cli.common import Commands, table
+from gateway.cli.common import API_DEFAULT, Commands, api_url, table
 from gateway.errors import ConfigurationError
 
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -141,7 +140,7 @@ def add_to(commands: Commands) -> None:
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
+    parser.add_argument("--url", help=f"the API ({API_DEFAULT})")
     parser.add_argument(
         "--api-key", metavar="KEY", help="(default: $OPENAI_API_KEY, which other users cannot see)"
     )
@@ -155,7 +154,7 @@ def _number(text: str) -> int:
 
 def _client(arguments: argparse.Namespace) -> ApiClient:
     return ApiClient(
-        arguments.url or os.environ.get("OPENAI_BASE_URL") or URL,
+        api_url(arguments.url, os.environ),
         arguments.api_key or os.environ.get("OPENAI_API_KEY") or "",
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway.cli.chat.text import visible
-from gateway.cli.common import Commands, add_config_argument
+from gateway.cli.common import Commands, add_config_argument, listening_url, reached
 from gateway.config import ServerConfig, load_listening
 from gateway.errors import ConfigurationError
 
@@ -153,11 +153,10 @@ class _Connection(http.client.HTTPConnection):
     def url(self) -> str:
         """The server's address, for people."""
         server = self._server
-        scheme = "http" if server.tls_certificate is None else "https"
         if server.unix_socket is not None:
+            scheme = "http" if server.tls_certificate is None else "https"
             return f"{scheme}+unix:{server.unix_socket}:"
-        host = _reached(server.host)
-        return f"{scheme}://[{host}]:{server.port}" if ":" in host else f"{scheme}://{host}:{server.port}"  # fmt: skip
+        return listening_url(server)
 
     def connect(self) -> None:
         server = self._server
@@ -168,7 +167,7 @@ class _Connection(http.client.HTTPConnection):
             raise _Unhealthy("port = 0 selects a free port: name it with --port")
         else:
             try:
-                self.sock = socket.create_connection((_reached(server.host), server.port))
+                self.sock = socket.create_connection((reached(server.host), server.port))
             except OSError as error:
                 raise _Unhealthy(f"nothing answers at {self.url}: {_reason(error)}") from error
         if server.tls_certificate is None:
@@ -193,8 +192,3 @@ class _Connection(http.client.HTTPConnection):
             with suppress(OSError, ssl.SSLError, ValueError):
                 context.load_cert_chain(server.tls_certificate, server.tls_key, lambda: "")
         return context
-
-
-def _reached(host: str) -> str:
-    """The address at which a server that listens on `host` is reached from this machine."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(host, host)  # noqa: S104  # compared with, not bound to

@@ -14,10 +14,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from gateway.cli.chat import URL
 from gateway.cli.chat.client import ApiClient, ChatError
 from gateway.cli.chat.text import one_line
-from gateway.cli.common import Commands, table
+from gateway.cli.common import API_DEFAULT, Commands, api_url, table
 
 _DAY: Final = 86_400
 _WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
@@ -68,7 +67,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--by", choices=tuple(_WIDTHS), default="day", help="(default: day). Servers keep hours for two weeks, and minutes for two days"
     )  # fmt: skip
-    parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
+    parser.add_argument("--url", help=f"the API ({API_DEFAULT})")
     parser.add_argument(
         "--api-key", metavar="KEY", help="(default: $OPENAI_ADMIN_KEY, else $OPENAI_API_KEY)"
     )
@@ -94,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _print(arguments: argparse.Namespace) -> None:
     environ = os.environ
     client = ApiClient(
-        arguments.url or environ.get("OPENAI_BASE_URL") or URL,
+        api_url(arguments.url, environ),
         arguments.api_key or environ.get("OPENAI_ADMIN_KEY") or environ.get("OPENAI_API_KEY") or "",
     )
     start = (int(time.time()) // _DAY - arguments.days + 1) * _DAY

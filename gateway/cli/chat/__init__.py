@@ -14,10 +14,9 @@ from gateway.cli.chat.images import image_part
 from gateway.cli.chat.prompting import ChatLoop
 from gateway.cli.chat.screen import Screen
 from gateway.cli.chat.text import one_line, valid
-from gateway.cli.common import Commands
+from gateway.cli.common import API_DEFAULT, Commands, api_url
 from gateway.errors import ConfigurationError
 
-URL = "http://127.0.0.1:8000/v1"
 MAX_STDIN_BYTES = 16 << 20
 
 EPILOG = """\
@@ -55,7 +54,7 @@ def add_to(commands: Commands) -> None:
         metavar="TYPE",
         help="let the server run a tool, such as web_search, or one given as a JSON object; repeatable",
     )
-    parser.add_argument("--url", help=f"the API (default: $OPENAI_BASE_URL, else {URL})")
+    parser.add_argument("--url", help=f"the API ({API_DEFAULT})")
     parser.add_argument(
         "--api-key", metavar="KEY", help="(default: $OPENAI_API_KEY, which other users cannot see)"
     )
@@ -65,7 +64,7 @@ def add_to(commands: Commands) -> None:
 def chat(arguments: argparse.Namespace) -> int:
     """Chat until the user leaves. Returns 1 if the server cannot be used, or a single question is not answered."""
     client = ApiClient(
-        arguments.url or os.environ.get("OPENAI_BASE_URL") or URL,
+        api_url(arguments.url, os.environ),
         arguments.api_key or os.environ.get("OPENAI_API_KEY") or "",
     )
     images = [image_part(path) for path in arguments.image]

@@ -198,7 +198,11 @@ def test_an_engine_is_chosen_by_what_the_model_is(
         ("empty", ("vllm",), "has neither config.json, safetensors nor a GGUF file"),
         ("/absent/folder", ("vllm",), "there is no file or folder '/absent/folder'"),
         ("./absent", ("vllm",), "there is no file or folder './absent'"),
-        ("127.0.0.1:8080", ("remote",), "begins with http:// or https://, as http://127.0.0.1:8080."),
+        (
+            "127.0.0.1:8080",
+            ("remote",),
+            "begins with http:// or https://, as http://127.0.0.1:8080.",
+        ),
         ("gpu-1:11434/v1", ("remote",), "as http://gpu-1:11434/v1."),
         ("host:80/v1#m", ("remote",), "as http://host:80/v1#m."),
     ],
