@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 
 from gateway.errors import Unsupported
+from gateway.media.encoded import is_data_url
+from gateway.tools.call_history import IMAGE_GENERATION, IMAGE_MADE
 from gateway.wire import chat_messages as chat
 from gateway.wire import content, items
+from gateway.wire.common import JsonObject
 
 
 class ChatItems(Struct, frozen=True):
@@ -22,7 +25,8 @@ def items_of(messages: Sequence[chat.Message]) -> ChatItems:
     """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order. The message is left out
     if it has no text, unless it would then be taken for a part of another one: calls after a text of its own.
 
-    Raises `Unsupported` for earlier audio of the assistant, which is not stored.
+    Images that the assistant made are the result of a call before the message's own calls. Of its audio the transcript is read. Raises
+    `Unsupported` for audio without one, which is not stored.
     """
     reader = _Reader()
     for index, message in enumerate(messages):
@@ -66,19 +70,18 @@ class _Reader:
         self.origins.append(index)
 
     def _assistant(self, message: chat.AssistantMessage, index: int) -> None:
-        if message.audio is not None:
-            raise Unsupported(
-                "Earlier audio output is not stored on this server. Send its transcript as content.",
-                param=("messages", index, "audio"),
-            )
         if reasoning := message.reasoning_content or message.reasoning:
             part = content.ReasoningText(text=reasoning)
             self._add(items.Reasoning(content=[part]), index)
         parts = _assistant_content(message)
+        if message.audio is not None and not parts:
+            parts.append(content.OutputText(text=_transcript(message.audio, index)))
         calls = message.tool_calls or ()
         follows = bool(self.items) and _is_answer(self.items[-1])
-        if parts or follows or not (calls or message.function_call or reasoning):
+        if parts or follows or not (calls or message.function_call or message.images or reasoning):
             self._add(items.Message(role="assistant", content=parts), index)
+        if message.images:
+            self._made(message.images, index)
         for call in calls:
             match call:
                 case chat.FunctionToolCall(id=call_id, function=called):
@@ -102,6 +105,19 @@ class _Reader:
                 index,
             )
 
+    def _made(self, images: Sequence[chat.MadeImage], index: int) -> None:
+        """Add images that the assistant made, as the result of a call. None is fetched: an image elsewhere is shown as its address."""
+        call_id = f"call_image_{index}"
+        call = items.FunctionCall(call_id=call_id, name=IMAGE_GENERATION, arguments="{}")
+        self._add(call, index)
+        output: list[content.ToolOutputContent] = [
+            content.InputImage(image_url=url, detail=image.image_url.detail)
+            if is_data_url(url := image.image_url.url)
+            else content.InputText(text=f"{IMAGE_MADE} It is at {url}")
+            for image in images
+        ]
+        self._add(items.FunctionCallOutput(call_id=call_id, output=output), index)
+
     def _result(self, call_id: str, said: str | list[chat.ToolPart], index: int) -> None:
         output: str | list[content.ToolOutputContent]
         output = said if isinstance(said, str) else [_shared_part(part) for part in said]
@@ -109,6 +125,17 @@ class _Reader:
             self._add(items.CustomToolCallOutput(call_id=call_id, output=output), index)
         else:
             self._add(items.FunctionCallOutput(call_id=call_id, output=output), index)
+
+
+def _transcript(audio: JsonObject, index: int) -> str:
+    """What was said in earlier audio of the assistant."""
+    said = audio.get("transcript")
+    if not isinstance(said, str) or not said:
+        raise Unsupported(
+            "Earlier audio output is not stored on this server. Send its transcript as content.",
+            param=("messages", index, "audio"),
+        )
+    return said
 
 
 def _is_answer(item: items.Item) -> bool:

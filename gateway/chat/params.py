@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gateway.errors import ParamPath
 from gateway.loop.text_format import text_path
 from gateway.wire.chat import ChatRequest
+from gateway.wire.chat_messages import AssistantMessage
 from gateway.wire.tools import AllowedToolsChoice, CustomChoice, FunctionChoice, type_of
 
 
@@ -22,7 +23,11 @@ def request_path(
         case ("input",):
             return ("messages",)
         case ("input", int(index), *rest) if origins is not None:
-            return ("messages", origins[index], *_in_message(rest)) if index < len(origins) else ()
+            if index >= len(origins):
+                return ()
+            origin = origins[index]
+            made = isinstance(next(iter(request.messages[origin:]), None), AssistantMessage)
+            return ("messages", origin, *(_in_images(rest) if made else _in_message(rest)))
         case ("instructions",):
             return ("messages",)
         case ("reasoning", "effort"):
@@ -56,6 +61,15 @@ def _in_message(rest: Sequence[str | int]) -> Sequence[str | int]:
             return ["tool_call_id"]
         case _:
             return rest
+
+
+def _in_images(rest: Sequence[str | int]) -> Sequence[str | int]:
+    """In a message of the assistant: only its images have an output."""
+    match rest:
+        case ["output", *below]:
+            return ["images", *_in_part(below)]
+        case _:
+            return _in_message(rest)
 
 
 def _in_part(rest: Sequence[str | int]) -> Sequence[str | int]:

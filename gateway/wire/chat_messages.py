@@ -118,8 +118,15 @@ class DeveloperMessage(MessageBase, frozen=True, kw_only=True, tag="developer"):
     name: str | None = None
 
 
+class MadeImage(Value, frozen=True, kw_only=True):
+    """An image that a model has made, as OpenRouter and LiteLLM show it in answers. Its other members are not read."""
+
+    image_url: ImageUrl
+
+
 class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
-    """The output of one generation. `reasoning_content` and `reasoning` are two names of the same field."""
+    """The output of one generation. `reasoning_content` and `reasoning` are two names of the same field. `images` and `audio` are of
+    answers of other servers."""
 
     content: str | list[AssistantPart] | None = None
     refusal: str | None = None
@@ -128,6 +135,7 @@ class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
     tool_calls: list[ToolCall] | None = None
     function_call: CalledFunction | None = None
     audio: JsonObject | None = None
+    images: list[MadeImage] | None = None
     name: str | None = None
 
 
@@ -189,7 +197,11 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
         calls = raw.get("tool_calls")
         if isinstance(calls, list) and any(map(_is_untyped, calls)):
             raw = {**raw, "tool_calls": [_typed(call) for call in calls]}
-    refuse_media_beside(raw, param, "from parts of 'content': image_url and file")
+        made = raw.get("images")
+        if isinstance(made, list):
+            check_length(made, (*param, "images"))
+    beside = {**raw, "images": None} if cls is AssistantMessage else raw
+    refuse_media_beside(beside, param, "from parts of 'content': image_url and file")
     content = raw.get("content")
     if type(content) is list:
         check_length(content, (*param, "content"))
@@ -207,6 +219,8 @@ def unknown_message_member(raw: Any) -> ParamPath | None:
         if cls is None:
             continue
         if cls is AssistantMessage:
+            if message.get("images"):
+                return ("messages", index, "images")
             message = _as_sent(message)
         if (place := unknown_member(message, cls, ("messages", index))) is not None:
             return place
