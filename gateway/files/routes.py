@@ -27,7 +27,7 @@ class FileRoutes:
             Route(method="POST", path="/v1/files", handle=self._create, counted=True),
             Route(method="GET", path="/v1/files", handle=self._list),
             Route(method="GET", path=file, handle=self._get),
-            Route(method="DELETE", path=file, handle=self._delete),
+            Route(method="DELETE", path=file, handle=self._delete, counted=True),
             Route(method="GET", path=f"{file}/content", handle=self._content),
         )
 

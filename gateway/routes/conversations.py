@@ -17,6 +17,7 @@ from gateway.responses.appending import add_items
 from gateway.responses.own_items import with_unique_ids
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.counted import counts
 from gateway.routes.pages import PAGED_BY, page_query, unknown_item
 from gateway.routes.queries import include_of, unknown_in
 from gateway.routes.state import HttpRequest, owner_of, services_of, store_of
@@ -35,6 +36,7 @@ MAX_ITEMS = 20
 
 
 @post("/v1/conversations", status_code=200)
+@counts
 async def create_conversation(request: HttpRequest) -> ASGIApp:
     """Create a conversation, with its initial items."""
     store, services, owner = store_of(request), services_of(request), owner_of(request)
@@ -62,6 +64,7 @@ async def retrieve_conversation(request: HttpRequest, conversation_id: FromPath[
 
 
 @post("/v1/conversations/{conversation_id:str}", status_code=200)
+@counts
 async def update_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Replace a conversation's metadata."""
     body = await read_body(request, services_of(request))
@@ -74,6 +77,7 @@ async def update_conversation(request: HttpRequest, conversation_id: FromPath[st
 
 
 @delete("/v1/conversations/{conversation_id:str}", status_code=200)
+@counts
 async def delete_conversation(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Delete a conversation and its items."""
     deleted = await store_of(request).delete_conversation(conversation_id, owner=owner_of(request))
@@ -83,6 +87,7 @@ async def delete_conversation(request: HttpRequest, conversation_id: FromPath[st
 
 
 @post("/v1/conversations/{conversation_id:str}/items", status_code=200)
+@counts
 async def create_items(request: HttpRequest, conversation_id: FromPath[str]) -> ASGIApp:
     """Append items to a conversation."""
     await _conversation(request, conversation_id)
@@ -136,6 +141,7 @@ async def retrieve_item(
 
 
 @delete("/v1/conversations/{conversation_id:str}/items/{item_id:str}", status_code=200)
+@counts
 async def delete_item(
     request: HttpRequest, conversation_id: FromPath[str], item_id: FromPath[str]
 ) -> ASGIApp:

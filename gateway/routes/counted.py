@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
+from typing import TypeVar, cast
 
+from litestar.types import ASGIApp
+
+from gateway.routes.state import HttpRequest, services_of
 from gateway.runtime.callers import current_principal
 from gateway.runtime.services import Services
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Awaitable[ASGIApp]])
+"""A function that answers a request, its first argument."""
+
+
+def counts(handle: HandlerT) -> HandlerT:
+    """A handler each of whose requests is one of the requests of its key, as those of a plugin's `Route` with `counted`."""
+
+    @wraps(handle)
+    async def counting(request: HttpRequest, *args: object, **kwargs: object) -> ASGIApp:
+        async with counted(services_of(request)):
+            return await handle(request, *args, **kwargs)
+
+    return cast("HandlerT", counting)
 
 
 @asynccontextmanager

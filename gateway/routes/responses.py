@@ -23,7 +23,7 @@ from gateway.responses.routed import prepare_run
 from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
-from gateway.routes.counted import counted, preparing
+from gateway.routes.counted import counted, counts, preparing
 from gateway.routes.early_start import started_early
 from gateway.routes.loading import loaded
 from gateway.routes.pages import PAGED_BY, page_of, page_query
@@ -133,6 +133,7 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
 
 
 @delete("/v1/responses/{response_id:str}", status_code=200)
+@counts
 async def delete_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
     """Delete a stored response. Stops it if it is running."""
     record = await _record(request, response_id)

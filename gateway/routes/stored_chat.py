@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest, NotFound, ParamPath
 from gateway.protocols import StoredCompletion
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
+from gateway.routes.counted import counts
 from gateway.routes.pages import page_query
 from gateway.routes.state import HttpRequest, owner_of, services_of, store_of
 from gateway.wire.large_bodies import decode_body
@@ -58,6 +59,7 @@ async def retrieve_chat_completion(request: HttpRequest, completion_id: FromPath
 
 
 @post("/v1/chat/completions/{completion_id:str}", status_code=200)
+@counts
 async def update_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Replace a stored completion's metadata."""
     metadata = await decode_body(await read_body(request, services_of(request)), decode_update)
@@ -70,6 +72,7 @@ async def update_chat_completion(request: HttpRequest, completion_id: FromPath[s
 
 
 @delete("/v1/chat/completions/{completion_id:str}", status_code=200)
+@counts
 async def delete_chat_completion(request: HttpRequest, completion_id: FromPath[str]) -> ASGIApp:
     """Delete a stored completion and its messages."""
     if not await store_of(request).delete_completion(completion_id, owner=owner_of(request)):

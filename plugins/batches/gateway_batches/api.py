@@ -44,7 +44,14 @@ class BatchesApi:
         path = "/v1/batches"
         batch = f"{path}/{{batch:str}}"
         return (
-            Route(method="POST", path=path, handle=self._create, takes=CreateBatch, answers=Batch),
+            Route(
+                method="POST",
+                path=path,
+                handle=self._create,
+                counted=True,
+                takes=CreateBatch,
+                answers=Batch,
+            ),
             Route(method="GET", path=path, handle=self._list, answers=Listing),
             Route(method="GET", path=batch, handle=self._get, answers=Batch),
             Route(method="POST", path=f"{batch}/cancel", handle=self._cancel, answers=Batch),

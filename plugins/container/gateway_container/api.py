@@ -57,11 +57,11 @@ class ContainersApi:
             Route(method="POST", path="/v1/containers", handle=self.create, counted=True),
             Route(method="GET", path="/v1/containers", handle=self.list),
             Route(method="GET", path=container, handle=self.retrieve),
-            Route(method="DELETE", path=container, handle=self.delete),
+            Route(method="DELETE", path=container, handle=self.delete, counted=True),
             Route(method="POST", path=f"{container}/files", handle=self.add_file, counted=True),
             Route(method="GET", path=f"{container}/files", handle=self.list_files),
             Route(method="GET", path=file, handle=self.file),
-            Route(method="DELETE", path=file, handle=self.delete_file),
+            Route(method="DELETE", path=file, handle=self.delete_file, counted=True),
             Route(method="GET", path=f"{file}/content", handle=self.content),
         )
 

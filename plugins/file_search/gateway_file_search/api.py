@@ -32,14 +32,14 @@ class VectorStoresApi:
             Route(method="POST", path="/v1/vector_stores", handle=here.create_store, counted=True),
             Route(method="GET", path="/v1/vector_stores", handle=here.list_stores),
             Route(method="GET", path=store, handle=here.store),
-            Route(method="POST", path=store, handle=here.update_store),
-            Route(method="DELETE", path=store, handle=here.delete_store),
+            Route(method="POST", path=store, handle=here.update_store, counted=True),
+            Route(method="DELETE", path=store, handle=here.delete_store, counted=True),
             Route(method="POST", path=f"{store}/search", handle=here.search, counted=True),
             Route(method="POST", path=f"{store}/files", handle=here.add_file, counted=True),
             Route(method="GET", path=f"{store}/files", handle=here.list_store_files),
             Route(method="GET", path=file, handle=here.store_file),
-            Route(method="POST", path=file, handle=here.update_store_file),
-            Route(method="DELETE", path=file, handle=here.remove_store_file),
+            Route(method="POST", path=file, handle=here.update_store_file, counted=True),
+            Route(method="DELETE", path=file, handle=here.remove_store_file, counted=True),
             Route(
                 method="GET", path=f"{file}/content", handle=here.store_file_content, counted=True
             ),

@@ -50,12 +50,18 @@ class PromptsApi:
         prompt = "/v1/prompts/{prompt:str}"
         default = f"{prompt}/set-default-version"
         update = Route(
-            method="POST", path=prompt, handle=self.update, takes=UpdatePrompt, answers=PromptObject
+            method="POST",
+            path=prompt,
+            handle=self.update,
+            counted=True,
+            takes=UpdatePrompt,
+            answers=PromptObject,
         )
         set_default = Route(
             method="POST",
             path=default,
             handle=self.set_default,
+            counted=True,
             takes=SetDefault,
             answers=PromptObject,
         )
@@ -65,6 +71,7 @@ class PromptsApi:
                 method="POST",
                 path="/v1/prompts",
                 handle=self.create,
+                counted=True,
                 takes=CreatePrompt,
                 answers=PromptObject,
             ),
@@ -72,7 +79,7 @@ class PromptsApi:
             Route(method="GET", path=prompt, handle=self.retrieve, answers=PromptObject),
             update,
             msgspec.structs.replace(update, method="PUT"),
-            Route(method="DELETE", path=prompt, handle=self.delete),
+            Route(method="DELETE", path=prompt, handle=self.delete, counted=True),
             Route(method="GET", path=versions, handle=self.versions, answers=PromptList),
             set_default,
             msgspec.structs.replace(set_default, method="PUT"),
