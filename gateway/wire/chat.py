@@ -122,10 +122,10 @@ def decode_chat_request(body: bytes, *, strict: bool = False) -> ChatRequest:
     raw = decode_object(body)
     if strict:
         check_chat(raw)
-    return convert_chat_request(raw)
+    return convert_chat_request(raw, strict=strict)
 
 
-def convert_chat_request(raw: JsonObject) -> ChatRequest:
+def convert_chat_request(raw: JsonObject, *, strict: bool = False) -> ChatRequest:
     """Like `decode_chat_request`, from plain JSON, which is not modified."""
     given = {key: value for key, value in raw.items() if value is not None}
     sent_messages = given.pop("messages", None)
@@ -140,7 +140,7 @@ def convert_chat_request(raw: JsonObject) -> ChatRequest:
         if "input" in given:
             hint = "Here it is 'messages', not 'input', which /v1/responses takes."
         raise missing("messages", hint)
-    request.messages = decode_messages(sent_messages)
+    request.messages = decode_messages(sent_messages, strict=strict)
     if not request.messages:
         raise InvalidRequest(
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",

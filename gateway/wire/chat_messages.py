@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from gateway.errors import ParamPath
+from gateway.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
 from gateway.wire.decoding import convert
@@ -16,6 +16,7 @@ from gateway.wire.field_errors import (
     wrong_type,
 )
 from gateway.wire.unknown_members import unknown_member
+from gateway.wire.usual_messages import usual_message
 
 # Content parts.
 
@@ -171,18 +172,21 @@ _ROLES: dict[str, type[Message]] = {
 }
 
 
-def decode_messages(raw: Any, param: ParamPath = ("messages",)) -> list[Message]:
+def decode_messages(
+    raw: Any, param: ParamPath = ("messages",), *, strict: bool = False
+) -> list[Message]:
     """Decode a request's messages from plain JSON. Raises `InvalidRequest` with the precise parameter.
 
-    Lenient, as real clients require: nulls count as missing, and a tool call may lack its `type`.
+    Lenient, as real clients require: nulls count as missing, a tool call may lack its `type`, and what has the shape of another
+    server is read (see `gateway.wire.usual_messages`). `strict` refuses the last.
     """
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of messages", raw)
     check_length(raw, param)
-    return [_decode_message(each, (*param, index)) for index, each in enumerate(raw)]
+    return [_decode_message(each, (*param, index), strict) for index, each in enumerate(raw)]
 
 
-def _decode_message(raw: Any, param: ParamPath) -> Message:
+def _decode_message(raw: Any, param: ParamPath, strict: bool) -> Message:
     if not isinstance(raw, dict):
         raise wrong_type(param, "an object", raw)
     role = raw.get("role")
@@ -205,7 +209,12 @@ def _decode_message(raw: Any, param: ParamPath) -> Message:
     content = raw.get("content")
     if type(content) is list:
         check_length(content, (*param, "content"))
-    message: Message = convert(raw, cls, param)
+    try:
+        message: Message = convert(raw, cls, param)
+    except InvalidRequest:
+        if strict or (usual := usual_message(raw)) == raw:
+            raise
+        message = convert(usual, cls, param)
     return message
 
 

@@ -260,3 +260,53 @@ def test_a_reasoning_object_that_contradicts_is_refused(sent: dict[str, Any], pa
     with pytest.raises(InvalidRequest) as caught:
         request(**sent)
     assert caught.value.param == param
+
+
+CALLED = {"id": "1", "type": "function"}
+USUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "parts of Responses": (
+        {"role": "user", "content": [
+            {"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:x", "detail": "low"},
+            {"type": "input_file", "filename": "a.txt", "file_data": "data:y"}]},
+        {"role": "user", "content": [
+            {"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+            {"type": "file", "file": {"filename": "a.txt", "file_data": "data:y"}}]}),
+    "an address as text": ({"role": "user", "content": [{"type": "image_url", "image_url": "data:x"}]}, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:x"}}]}),
+    "an earlier answer of Responses": ({"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}]}),
+    "a system's part of Responses": ({"role": "system", "content": [{"type": "input_text", "text": "a"}]}, {"role": "system", "content": [{"type": "text", "text": "a"}]}),
+    "thinking": ({"role": "assistant", "content": [{"type": "thinking", "thinking": "h", "signature": "s"}, {"type": "text", "text": "a"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}], "reasoning_content": "h"}),
+    "Mistral's thinking": ({"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}, {"type": "text", "text": "a"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}], "reasoning_content": "hm"}),
+    "LangChain's reasoning": ({"role": "assistant", "content": [{"type": "reasoning", "reasoning": "h"}, {"type": "text", "text": "a"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}], "reasoning_content": "h"}),
+    "reasoning twice": ({"role": "assistant", "reasoning": "g", "content": [{"type": "reasoning", "text": "h"}, {"type": "text", "text": "a"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}], "reasoning": "g"}),
+    "hidden reasoning": ({"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "a"}]}, {"role": "assistant", "content": [{"type": "text", "text": "a"}]}),
+    "no arguments": ({"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "f"}}]}, {"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "f", "arguments": ""}}]}),
+    "an older call without arguments": ({"role": "assistant", "function_call": {"name": "f"}}, {"role": "assistant", "function_call": {"name": "f", "arguments": ""}}),
+    "null arguments": ({"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "f", "arguments": None}}]}, {"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "f", "arguments": ""}}]}),
+    "nothing returned": ({"role": "tool", "tool_call_id": "1", "content": None}, {"role": "tool", "tool_call_id": "1", "content": ""}),
+    "a result's part": ({"role": "tool", "tool_call_id": "1", "content": [{"type": "output_text", "text": "a"}]}, {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "a"}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "usual"), USUAL.values(), ids=USUAL)
+def test_messages_in_shapes_of_other_servers_are_read(
+    sent: dict[str, Any], usual: dict[str, Any]
+) -> None:
+    assert request(messages=[sent]).messages == request(messages=[usual]).messages
+    with pytest.raises(InvalidRequest):
+        decode_chat_request(json.dumps({"model": "m", "messages": [sent]}).encode(), strict=True)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown part": ({"role": "user", "content": [{"type": "hologram"}]}, "messages[0].content[0].type"),
+    "no address": ({"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "image_url", "image_url": 5}]}, "messages[0].content[1].image_url"),
+    "nothing asked": ({"role": "user", "content": None}, "messages[0].content"),
+    "an object of arguments": ({"role": "assistant", "tool_calls": [{**CALLED, "function": {"name": "f", "arguments": {}}}]}, "messages[0].tool_calls[0].function.arguments"),
+    "reasoning of a user": ({"role": "user", "content": [{"type": "thinking", "thinking": "h"}]}, "messages[0].content[0].type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "param"), REFUSED.values(), ids=REFUSED)
+def test_what_has_no_usual_shape_is_refused_by_its_place(sent: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        request(messages=[sent])
+    assert caught.value.param == param
