@@ -20,6 +20,7 @@ from gateway.errors import ConfigurationError
 from gateway.hub.repository import Repository, RepositoryListing, TreeEntry, is_commit
 from gateway.net.guard import is_private, refusal
 from gateway.net.header_values import header_value
+from gateway.net.retry_after import wanted_wait
 
 if TYPE_CHECKING:
     import httpx
@@ -29,6 +30,8 @@ T = TypeVar("T")
 
 LISTING_BYTES = 16 * 1024 * 1024
 """Maximum size of a file list."""
+MAX_PAGES = 100
+"""Maximum number of pages of a file list; a hub's have 1000 files."""
 LISTING_SECONDS = 60.0
 """Time limit for a file list, once it has begun to arrive."""
 MAX_REDIRECTS = 5
@@ -132,16 +135,29 @@ class Hub(Struct, frozen=True, kw_only=True):
 
     def _tree(self, name: HubName, listing: RepositoryListing) -> list[TreeEntry]:
         """The files as another list of the hub has them: mirrors may leave sizes and hashes out of the first."""
+        path = f"{name.repo}/tree/{quote(listing.sha, safe='')}"
+        found: list[TreeEntry] = []
+        query = "recursive=true"
         try:
-            return self._listed(f"{name.repo}/tree/{quote(listing.sha, safe='')}?recursive=true", list[TreeEntry])  # fmt: skip
+            for _ in range(MAX_PAGES):
+                page, query = self._page(f"{path}?{query}", list[TreeEntry])
+                found += page
+                if not query:
+                    return found
         except (HubRefusal, HubAnswerInvalid) as error:
             raise HubAnswerInvalid("its file list has no sizes and hashes") from error
+        raise HubAnswerInvalid(f"its file list has more than {MAX_PAGES} pages")
 
     def _listed(self, rest: str, form: type[T]) -> T:
         """The answer to a request about a repository, as `form`."""
+        return self._page(rest, form)[0]
+
+    def _page(self, rest: str, form: type[T]) -> tuple[T, str]:
+        """The same, with the query of the next page; "" if there is none."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return msgspec.json.decode(self._api(rest), type=form)
+                content, following = self._api(rest)
+                return msgspec.json.decode(content, type=form), following
             except HubUnreachable as error:
                 if error.wait is None or attempt == ATTEMPTS:
                     raise
@@ -154,18 +170,22 @@ class Hub(Struct, frozen=True, kw_only=True):
     def search(self, text: str) -> list[str]:
         """The names of repositories that the hub finds for `text`; none if it does not answer as expected."""
         try:
-            content = self._api(f"?search={quote(text, safe='')}&limit=50")
+            content, _ = self._api(f"?search={quote(text, safe='')}&limit=50")
             found = msgspec.json.decode(content, type=list[_Found])
         except (HubUnreachable, HubRefusal, HubAnswerInvalid, ValueError):
             return []
         return [each.id for each in found if parse_name(f"hf:{each.id}") is not None]
 
-    def _api(self, rest: str) -> bytearray:
-        """The answer to a request about models."""
+    def _api(self, rest: str) -> tuple[bytearray, str]:
+        """The answer to a request about models, and the query of its next page; "" if there is none.
+
+        The rest of that page's address is not used: a mirror may name the hub that it mirrors.
+        """
         slash = "" if rest.startswith("?") else "/"
         url = f"{self.endpoint}/api/models{slash}{rest}"
         content = bytearray()
         with self.stream(url, same_host=True) as response:
+            following = response.links.get("next", {}).get("url", "")
             deadline = time.monotonic() + LISTING_SECONDS
             for chunk in response.iter_bytes():
                 content += chunk
@@ -173,7 +193,7 @@ class Hub(Struct, frozen=True, kw_only=True):
                     raise HubUnreachable("its file list does not arrive in time")
                 if len(content) > LISTING_BYTES:
                     raise HubAnswerInvalid("its file list is larger than 16 MiB")
-        return content
+        return content, following.partition("?")[2].partition("#")[0]
 
     def file_url(self, repository: Repository, name: str) -> str:
         """The address of a file's content."""
@@ -236,11 +256,9 @@ class Hub(Struct, frozen=True, kw_only=True):
                 raise HubAnswerInvalid("it compresses, which was not asked for")
             return
         if status == 429 or status >= 500:
-            after = response.headers.get("retry-after", "")
-            seconds = (
-                float(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
-            )
-            raise HubUnreachable(f"it answers with status {status}", seconds)
+            seconds = wanted_wait(response.headers.get("retry-after"))
+            wait = None if seconds is None else max(0.0, seconds)
+            raise HubUnreachable(f"it answers with status {status}", wait)
         code = response.headers.get("x-error-code", "")
         message = response.headers.get("x-error-message", "")
         raise HubRefusal(status, _printable(code), _printable(message))

@@ -8,6 +8,7 @@ from gateway.net.http import (
 )
 from gateway.net.http_transport import HttpTransport
 from gateway.net.proxies import Proxy, proxy_for
+from gateway.net.retry_after import wanted_wait
 from gateway.net.tls import accept_private_authorities, web_tls_context
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "checked_headers",
     "header_value",
     "proxy_for",
+    "wanted_wait",
     "web_tls_context",
 ]

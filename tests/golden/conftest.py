@@ -88,7 +88,6 @@ def behind_http(
                 "model": "llamacpp",
                 "api": api,
                 "extensions": ["chat_template_kwargs"],
-                "strict_default": False,
             },
         }
         for api in ("chat", "responses")

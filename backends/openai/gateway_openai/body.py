@@ -16,7 +16,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, OneOf, Regex
 from gateway_openai.config import OpenAIConfig
-from gateway_openai.tools import format_fields
+from gateway_openai.tools import format_fields, with_strict
 
 _OF_BOTH = ("temperature", "top_p")
 _BEYOND: dict[str, tuple[object, ...]] = {
@@ -65,6 +65,8 @@ def body_of(request: EngineRequest, config: OpenAIConfig, model: str) -> dict[st
             body["include"] = ["reasoning.encrypted_content"]
     elif config.stream_usage:
         body["stream_options"] = {"include_usage": True}
+    if not chat and "tools" in body and config.strict_default is not False:
+        body["tools"] = with_strict(body["tools"])
     body.update(_sampling(request.sampling, config))
     _forward(request, body, config)
     body.update(config.extra_body)

@@ -108,9 +108,9 @@ class OpenAIConfig(PoolConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """The Chat Completions field that limits the output."""
     instructions_role: Literal["system", "developer"] = "system"
     """The Chat Completions role of instructions and developer messages."""
-    strict_default: bool = True
+    strict_default: bool | None = None
     """Whether the upstream's Responses API treats functions without `strict` as strict, as OpenAI's does. Then `false` is sent
-    with them. Set it to false for self-hosted upstreams, whose chat templates may print `strict`."""
+    with them. None: unless its list of models is that of a self-hosted server, whose chat templates may print `strict`."""
     reasoning_fields: tuple[ReasoningField, ...] = ("reasoning_content", "reasoning")
     """Chat Completions fields that may hold reasoning. The first one present is used."""
     send_reasoning: bool = True

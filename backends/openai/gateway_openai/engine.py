@@ -23,6 +23,7 @@ from gateway_openai.building import DeltaBuilder
 from gateway_openai.chat_stream import ChatBuilder, read_chat
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.errors import Translator
+from gateway_openai.listings import UpstreamListing
 from gateway_openai.responses_stream import ResponsesBuilder, read_responses
 from gateway_remote.client import ReplicaClient, StreamedReply
 from gateway_remote.connecting import ReplicaEngine
@@ -107,10 +108,18 @@ class MessageLanguage:
     """Sends requests by one of the two APIs. Implements `gateway_remote.dispatch.Language`."""
 
     def __init__(
-        self, config: OpenAIConfig, model: str, translator: Translator, pool: Pool, prefix: str
+        self,
+        config: OpenAIConfig,
+        model: str,
+        translator: Translator,
+        pool: Pool,
+        prefix: str,
+        listing: UpstreamListing | None,
     ) -> None:
-        """`model` is the model's name at the upstream; `prefix` is the path that all routes start with."""
+        """`model` is the model's name at the upstream; `prefix` is the path that all routes start with. `listing` says what kind of
+        server it is."""
         self._config = config
+        self._listing = listing if config.strict_default is None else None
         self.model = model
         self.prefix = prefix
         self._translator = translator
@@ -121,13 +130,20 @@ class MessageLanguage:
 
     def check(self, request: EngineRequest) -> None:
         """Raises `InvalidRequest` or `Unsupported` for a request that cannot be sent."""
-        body_of(request, self._config, self.model)
+        self._body_of(request)
+
+    def _body_of(self, request: EngineRequest) -> dict[str, Any]:
+        listing = self._listing
+        if listing is not None and listing.self_hosted:
+            self._config = msgspec.structs.replace(self._config, strict_default=False)
+            self._listing = None
+        return body_of(request, self._config, self.model)
 
     async def prepare(self, request: EngineRequest) -> None:
         """Does nothing: schemas are sent to upstreams unchanged."""
 
     def call(self, request: EngineRequest) -> EncodedRequest:
-        made = body_of(request, self._config, self.model)
+        made = self._body_of(request)
         chain: list[int] = []
         if len(self._pool.replicas) > 1 and self._config.choice == "affinity":
             tools = self._encode(made.get("tools"))

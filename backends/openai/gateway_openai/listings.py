@@ -26,9 +26,14 @@ _FAILURE_SECONDS: Final = 1.0
 """How long a failure to connect is taken for the answer to others."""
 
 
+_SELF_HOSTED: Final = frozenset({"litegate", "llamacpp", "sglang", "vllm"})
+"""What servers of open models say of themselves in `owned_by`."""
+
+
 class _Card(Struct):
     id: str
     max_model_len: int | None = None
+    owned_by: Any = None
 
 
 class _Models(Struct):
@@ -38,12 +43,19 @@ class _Models(Struct):
 _read = reader_of(_Models)
 
 
+def _is_self_hosted(card: _Card) -> bool:
+    owner = card.owned_by
+    return card.max_model_len is not None or (isinstance(owner, str) and owner in _SELF_HOSTED)
+
+
 class Listing(Struct, frozen=True):
     """The answer to a listing."""
 
     status: int
     models: dict[str, int | None] | None = None
     """Context lengths by model; None if the answer is no list of models."""
+    self_hosted: bool = False
+    """Whether the list is one that a server of open models makes: of Litegate, vLLM, SGLang or llama.cpp."""
 
     def problem(self, path: str, *, is_listing: bool) -> str | None:
         """Why the upstream should get no requests; None if nothing speaks against it. `is_listing`: the path is that of the
@@ -117,6 +129,8 @@ class UpstreamListing:
         self._shared = _of_loops.get(loop)
         if self._shared is None:
             self._shared = _of_loops[loop] = SharedListings(time.monotonic)
+        self.self_hosted = False
+        """Whether any answer was that of a server of open models."""
         self._client = client
         self._path = path
         self._within = config.health_timeout
@@ -141,10 +155,13 @@ class UpstreamListing:
                 cards = _read(body).data
             except msgspec.DecodeError:
                 return Listing(status)
-            return Listing(status, {card.id: card.max_model_len for card in cards})
+            models = {card.id: card.max_model_len for card in cards}
+            return Listing(status, models, any(map(_is_self_hosted, cards)))
 
         assert self._shared is not None, "it was made before"
-        return await self._shared.get((where, self._asked_as), ask, max_age=self._max_age)
+        found = await self._shared.get((where, self._asked_as), ask, max_age=self._max_age)
+        self.self_hosted = self.self_hosted or found.self_hosted
+        return found
 
     async def problem(self, where: Endpoint) -> str | None:
         """Why a replica should get no requests, or None."""

@@ -64,7 +64,7 @@ async def open_upstream(config: OpenAIConfig, context: EngineContext) -> AsyncIt
                 max_model_len=min((limit for limit in limits if limit), default=None),
                 description=f"{model}, behind an upstream's {config.api} API",
             ),
-            language=MessageLanguage(config, model, translator, pool, prefix),
+            language=MessageLanguage(config, model, translator, pool, prefix, listing),
             client=client,
             pool=pool,
         )

@@ -53,6 +53,14 @@ def format_fields(wanted: TextFormat, config: OpenAIConfig) -> dict[str, Any]:
     return {"response_format": form} if chat else {"text": {"format": form}}
 
 
+def with_strict(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tools of the Responses API where each function says whether it is strict."""
+    return [
+        {**tool, "strict": False} if tool["type"] == "function" and "strict" not in tool else tool
+        for tool in tools
+    ]
+
+
 def is_custom(tool: ToolDefinition, config: OpenAIConfig) -> bool:
     """Whether a custom tool is sent as such, and not as a function."""
     return tool.kind == "custom" and config.custom_tools
@@ -71,8 +79,8 @@ def _tool(tool: ToolDefinition, config: OpenAIConfig) -> dict[str, Any]:
     else:
         kind = "function"
         body["parameters"] = tool.parameters or NO_ARGUMENTS
-        if tool.strict is not None or (config.strict_default and not chat):
-            body["strict"] = bool(tool.strict)
+        if tool.strict is not None:
+            body["strict"] = tool.strict
         if tool.kind == "custom" and (grammar := _grammar(tool)) is not None:
             description += (
                 f"\n\nThe input must fit this {grammar['syntax']} grammar:\n{grammar['definition']}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from time import time
 
 import msgspec
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, ParamPath
 from gateway.sdk.configuration import without_secrets
+from gateway.sdk.http import wanted_wait
 from gateway_remote.reading import reader_of
 
 
@@ -87,15 +85,8 @@ _SHORTEST_WAIT = 1.0
 
 def retry_after_seconds(value: str | None) -> float:
     """Parse a Retry-After header, given in seconds or as a date. Returns seconds, from 1 to 60."""
-    text = (value or "").strip()
-    try:
-        wanted = float(text)
-    except ValueError:
-        try:
-            wanted = parsedate_to_datetime(text).timestamp() - time()
-        except (ValueError, TypeError, OverflowError, OSError):
-            return _SHORTEST_WAIT
-    if math.isnan(wanted):
+    wanted = wanted_wait(value)
+    if wanted is None:
         return _SHORTEST_WAIT
     return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, wanted))
 

@@ -61,7 +61,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             "direct": SCRIPTED,
             "chat": behind("chat", extensions=[*EXTENSIONS, "structured_outputs"]),
             "chat-custom": behind("chat", takes={"custom_tools": True}),
-            "responses": behind("responses", extensions=EXTENSIONS, strict_default=False),
+            "responses": behind("responses", extensions=EXTENSIONS),
         }
         config = {
             "models": models,

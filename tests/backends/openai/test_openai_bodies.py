@@ -203,7 +203,7 @@ async def test_a_message_without_calls_has_a_content(
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) -> None:
-    config = {"api": api, "takes": {"custom_tools": True}}
+    config = {"api": api, "takes": {"custom_tools": True}, "strict_default": True}
     turn = Turn(items=decode_items("Hi"), tools=[FUNCTION, GRAMMAR], parallel_tool_calls=False)
     sent = await body(stub, asker, turn, config)
     grammar = {"syntax": "lark", "definition": "start: X"}

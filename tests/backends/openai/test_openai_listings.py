@@ -11,8 +11,11 @@ from aiohttp import web
 
 from gateway.deltas import TextDelta
 from gateway.errors import ConfigurationError, EngineUnavailable
+from gateway.protocols import ToolDefinition, Turn
+from gateway.wire.item_decoding import decode_items
 from gateway_openai.listings import Listing, SharedListings
 from gateway_remote.failures import ReplicaFailure
+from tests.backends.openai.test_openai_bodies import body
 from tests.clock import Clock
 from tests.waiting import wait_until_async
 
@@ -123,3 +126,38 @@ async def test_who_stops_asking_takes_the_answer_from_nobody() -> None:
     await asyncio.sleep(0)
     go.set()
     assert [(await task).status for task in tasks[1:]] == [200, 200]
+
+
+CARDS = [
+    ({"id": "m"}, True),
+    ({"id": "m", "owned_by": "system"}, True),
+    ({"id": "m", "owned_by": ["vllm"]}, True),
+    ({"id": "m", "context_length": 4096}, True),
+    ({"id": "m", "owned_by": "vllm"}, False),
+    ({"id": "m", "owned_by": "litegate"}, False),
+    ({"id": "m", "max_model_len": 4096}, False),
+]
+
+
+@pytest.mark.parametrize(("card", "told"), CARDS)
+@pytest.mark.parametrize("asked", [None, True, False], ids=["by the list", "told", "not told"])
+async def test_strict_is_not_told_to_upstreams_whose_list_is_that_of_a_self_hosted_server(
+    stub: Any, asker: Any, card: dict[str, Any], *, told: bool, asked: bool | None
+) -> None:
+    """Their chat templates may print it."""
+    stub.listing = web.json_response({"data": [card]})
+    turn = Turn(items=decode_items("Hi"), tools=[ToolDefinition(name="f")])
+    config = (
+        {"api": "responses"} if asked is None else {"api": "responses", "strict_default": asked}
+    )
+    sent = await body(stub, asker, turn, config)
+    assert ("strict" in sent["tools"][0]) == (told if asked is None else asked)
+
+
+async def test_a_list_that_comes_later_says_it_too(stub: Any, asker: Any) -> None:
+    """The gateway may start before its upstream."""
+    stub.listing = web.Response(status=404)
+    async with asker.open(stub, api="responses", health_interval=0.05) as engine:
+        assert not engine._language._listing.self_hosted
+        stub.listing = web.json_response({"data": [{"id": "m", "owned_by": "vllm"}]})
+        await wait_until_async(lambda: engine._language._listing.self_hosted)

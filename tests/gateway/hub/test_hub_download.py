@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import huggingface_hub
 import pytest
@@ -24,7 +25,7 @@ from gateway.config.hub_names import HubName, parse_name
 from gateway.errors import ConfigurationError
 from gateway.hub import transfer
 from gateway.hub.cache import cached_repositories
-from gateway.hub.client import ATTEMPTS, Hub
+from gateway.hub.client import ATTEMPTS, MAX_PAGES, Hub
 from gateway.hub.fetching import (
     GgufFiles,
     WeightFiles,
@@ -220,7 +221,7 @@ import resource, signal, sys
 from pathlib import Path
 from gateway.config.hub_names import parse_name
 from gateway.errors import ConfigurationError
-from gateway.hub.client import ATTEMPTS, Hub
+from gateway.hub.client import ATTEMPTS, MAX_PAGES, Hub
 from gateway.hub.fetching import fetch_gguf
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -362,6 +363,10 @@ def test_a_hub_that_says_when_to_ask_again_is_asked_again(
         ({"retry-after": "3600"}, 1),
         ({"retry-after": "9" * 400}, 1),
         ({"retry-after": "Wed, 21 Oct 2065 07:28:00 GMT"}, 1),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, ATTEMPTS),
+        ({"retry-after": "soon"}, 1),
+        ({"retry-after": "nan"}, 1),
+        ({"retry-after": "inf"}, 1),
         ({}, 1),
     ):
         hub_server.seen.clear()
@@ -392,6 +397,47 @@ def test_a_list_without_sizes(hub: Hub, hub_server: HubServer) -> None:
     shutil.rmtree(hub.cache)
     trees = False
     assert "its file list has no sizes and hashes" in failure(hub)
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_list_of_several_pages(hub: Hub, hub_server: HubServer, endless: bool) -> None:
+    """As a large repository has them; the addresses may be those of the hub that a mirror stands for."""
+    tree = [
+        {
+            "type": "file",
+            "path": each["rfilename"],
+            "size": each["size"],
+            "oid": each["blobId"],
+            "lfs": {"oid": each["lfs"]["sha256"], "size": each["size"]} if "lfs" in each else None,
+        }
+        for each in hub_server.listing(REPO)["siblings"]
+    ]
+
+    def mirror(handler: Handler) -> bool:
+        path, _, query = handler.path.partition("?")
+        headers = {"content-type": "application/json"}
+        if path.endswith("/revision/main"):
+            files = [{"rfilename": each["path"]} for each in tree]
+            listing = {"sha": COMMIT, "siblings": files}
+            handler.reply(200, json.dumps(listing).encode(), headers)
+            return True
+        if "/tree/" in path:
+            at = int(dict(parse_qsl(query)).get("cursor", 0))
+            assert "recursive=true" in query
+            page = [] if endless else tree[at : at + 1]
+            if endless or at + 1 < len(tree):
+                headers["link"] = (
+                    f'<https://hub.example{path}?recursive=true&cursor={at + 1}>; rel="next"'
+                )
+            handler.reply(200, json.dumps(page).encode(), headers)
+            return True
+        return False
+
+    hub_server.answer = mirror
+    if endless:
+        assert f"its file list has more than {MAX_PAGES} pages" in failure(hub)
+    else:
+        assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
 
 
 def test_a_hub_that_is_away(hub: Hub) -> None:
