@@ -14,7 +14,13 @@ from msgspec import Struct
 
 from gateway.sdk import GatewayError, InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway.sdk.configuration import without_secrets
-from gateway_remote.failures import GatewayRefused, ReplicaBusy, ReplicaFailure, retry_after_seconds
+from gateway_remote.failures import (
+    GatewayRefused,
+    ReplicaBusy,
+    ReplicaFailure,
+    failure_wait,
+    retry_after_seconds,
+)
 from gateway_remote.reading import reader_of
 
 logger = logging.getLogger("gateway.openai")
@@ -89,7 +95,7 @@ class Translator:
                 "the upstream refuses the gateway itself (%d): %s; check %s", status, said, advice
             )
             return GatewayRefused(f"HTTP {status}: {said}")
-        return ReplicaFailure(f"HTTP {status}: {said}")
+        return ReplicaFailure(f"HTTP {status}: {said}", failure_wait(retry_after))
 
     def event(self, error: UpstreamError) -> Exception:
         """The exception for an error in a stream."""

@@ -16,6 +16,7 @@ from gateway_remote.connection import ReplicaConnection
 from gateway_remote.failures import (
     ReplicaBusy,
     ReplicaFailure,
+    failure_wait,
     read_error,
     refusal,
     retry_after_seconds,
@@ -384,7 +385,7 @@ def error_of_engine(status: int, body: bytes, retry_after: str | None) -> Except
     said = f"HTTP {status}: {error.message[:300]}"
     if status == 429:
         return ReplicaBusy(said, retry_after_seconds(retry_after))
-    return ReplicaFailure(said)
+    return ReplicaFailure(said, failure_wait(retry_after))
 
 
 def tls_context(ca_file: str | None, *, verify: bool) -> ssl.SSLContext:

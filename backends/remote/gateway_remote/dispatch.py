@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -242,7 +243,9 @@ class Dispatcher:
         if not self._discreet or error.code == REFUSED:
             return error
         logger.warning("%s", error.message)
-        return EngineUnavailable("The upstream server cannot serve at the moment. Retry later.")
+        return EngineUnavailable(
+            "The upstream server cannot serve at the moment. Retry later.", headers=error.headers
+        )
 
     def _refused_error(self, refused: GatewayRefused) -> EngineUnavailable:
         """A 503 that clients and batches do not send again by themselves; another model of a route may answer."""
@@ -400,4 +403,8 @@ class Dispatcher:
 
 
 def _gave_up_error(failure: ReplicaFailure) -> EngineUnavailable:
-    return EngineUnavailable(f"No engine could serve the request: {failure}. Retry later.")
+    wait = failure.retry_after
+    return EngineUnavailable(
+        f"No engine could serve the request: {failure}. Retry later.",
+        headers=None if wait is None else {"retry-after": str(math.ceil(wait))},
+    )

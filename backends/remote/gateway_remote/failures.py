@@ -17,13 +17,19 @@ from gateway_remote.reading import reader_of
 class ReplicaFailure(Exception):
     """The replica is unreachable, broken, silent or returned malformed data. Another replica may succeed."""
 
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        """`retry_after`: the seconds that it wants to be left alone by this client, if it says so."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
 
 class ReplicaBusy(ReplicaFailure):
     """The replica is overloaded and asks to retry after `retry_after` seconds."""
 
+    retry_after: float
+
     def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+        super().__init__(message, retry_after)
 
 
 class GatewayRefused(ReplicaFailure):
@@ -89,6 +95,11 @@ def retry_after_seconds(value: str | None) -> float:
     if wanted is None:
         return _SHORTEST_WAIT
     return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, wanted))
+
+
+def failure_wait(value: str | None) -> float | None:
+    """As `retry_after_seconds`, for a failure, which need not say when it ends: None if it does not."""
+    return None if wanted_wait(value) is None else retry_after_seconds(value)
 
 
 def read_error(body: bytes, status: int) -> ReplicaErrorBody:

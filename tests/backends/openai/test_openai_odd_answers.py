@@ -186,3 +186,23 @@ async def test_what_cannot_be_unpacked_is_a_failure(
     async with asker.open(stub, **QUICK):
         with pytest.raises(EngineUnavailable):
             await asker.ask()
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 503, 529])
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [("7", "7"), ("2.5", "3"), ("0", "1"), ("-5", "1"), ("86400", "60"), ("soon", "1"), ("nan", "1"),
+     ("Wed, 21 Oct 2015 07:28:00 GMT", "1"), ("Wed, 21 Oct 2065 07:28:00 GMT", "60"), (None, "1")],
+)  # fmt: skip
+async def test_the_wait_that_a_failing_upstream_asks_for_is_told(
+    stub: Any, asker: Any, status: int, wanted: str | None, told: str
+) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        headers = {} if wanted is None else {"retry-after": wanted}
+        return web.json_response(SAID, status=status, headers=headers)
+
+    stub.answer = answer
+    async with asker.open(stub, **QUICK):
+        with pytest.raises(EngineUnavailable) as caught:
+            await asker.ask()
+    assert caught.value.headers == {"retry-after": told}
