@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.wire.json_text import decode_text
+
 _ESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 }  # fmt: skip
@@ -139,8 +141,8 @@ class StringFieldReader:
 
     def _field_of(self, text: str) -> str:
         try:
-            value = msgspec.json.decode(text.encode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
+            value = decode_text(text.encode("utf-8", "replace"))
+        except msgspec.DecodeError:
             return text
         if isinstance(value, dict) and isinstance(value.get(self._field), str):
             return str(value[self._field])

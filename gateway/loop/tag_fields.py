@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.wire.field_errors import missing, shortened, wrong_type
+from gateway.wire.json_text import decode_text
 
 _MAX_REPEAT: Final = 1000
 MAX_MARKER: Final = 256
@@ -26,8 +27,8 @@ def read_tag(value: Any, param: ParamPath) -> tuple[str, Fields, ParamPath]:
     `structures` and `triggers`, as the type "structures"."""
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+            value = decode_text(value)
+        except msgspec.DecodeError:
             raise InvalidRequest(
                 "The structural tag must be an object, or the JSON text of one.",
                 param=param,

@@ -10,6 +10,7 @@ from gateway.constraints import Const, Constraint, Grammar, OneOf, Regex
 from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_text
 from gateway.loop.structural_tags import structural_tag
 from gateway.protocols import Capability, TextFormat
+from gateway.wire.json_text import decode_text
 from gateway.wire.parameters import SharedParameters, StructuredOutputs
 from gateway.wire.structured import (
     JsonSchemaResponse,
@@ -148,8 +149,8 @@ def _requested_format(request: SharedParameters) -> tuple[ParamPath, str, Any] |
 def _schema(value: Any, param: ParamPath) -> dict[str, Any]:
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+            value = decode_text(value)
+        except msgspec.DecodeError:
             value = None
     if not isinstance(value, dict):
         raise InvalidRequest(

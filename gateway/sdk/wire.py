@@ -51,6 +51,7 @@ from gateway.wire.items import (
     UrlSource,
     WebSearchAction,
 )
+from gateway.wire.json_text import decode_text, is_too_deep
 from gateway.wire.large_bodies import beside, decode_body
 from gateway.wire.listing import (
     Deleted,
@@ -140,7 +141,9 @@ __all__ = [
     "decode_body",
     "decode_metadata",
     "decode_object",
+    "decode_text",
     "encode",
+    "is_too_deep",
     "items",
     "listing",
     "members",

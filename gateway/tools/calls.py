@@ -34,6 +34,7 @@ from gateway.tools.available import BoundTool
 from gateway.tools.earlier import earlier_calls
 from gateway.tools.output import cut, seen_images, with_notes
 from gateway.wire.content import InputImage
+from gateway.wire.json_text import decode_text
 
 logger = logging.getLogger("gateway.tools")
 
@@ -327,8 +328,8 @@ async def _open_session(
 def call_arguments(text: str, is_code: bool) -> dict[str, Any] | str:
     """A call's arguments as an object; or a string that explains to the model what is wrong with them."""
     try:
-        value = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError) as error:
+        value = decode_text(text or "{}")
+    except msgspec.DecodeError as error:
         if is_code:
             return {"code": text}
         return f"The arguments are not valid JSON ({error}). Call again with a JSON object."

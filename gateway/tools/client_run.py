@@ -18,6 +18,7 @@ from gateway.protocols import ToolDefinition
 from gateway.tools.roles import CallRole, ClientTool
 from gateway.wire import items
 from gateway.wire import tools as wire
+from gateway.wire.json_text import decode_text
 
 ClientCallType: TypeAlias = Literal[
     "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"
@@ -177,8 +178,8 @@ def client_call(
     Accepts common variations: a single command instead of a list, a number as a string, nulls for absent values.
     """
     try:
-        given = msgspec.json.decode(arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
+        given = decode_text(arguments.encode("utf-8", "replace"))
+    except msgspec.DecodeError:
         return None
     if not isinstance(given, dict):
         return None

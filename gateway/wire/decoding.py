@@ -18,11 +18,10 @@ from gateway.wire.common import Tagged, type_of
 from gateway.wire.conversion_errors import explain
 from gateway.wire.field_errors import MAX_ITEMS, listed, missing, name_type, not_among, wrong_type
 from gateway.wire.json_pieces import decode_pieces
+from gateway.wire.json_text import MAX_DEPTH, is_too_deep
 
 T = TypeVar("T")
 
-MAX_DEPTH = 128
-"""Maximum nesting depth of a body: far more than schemas need, and far less than what overflows a stack."""
 MAX_VALUES = 1_000_000
 """Maximum number of commas in a body, an upper bound for its values. Decoding blocks other requests."""
 _FREE_FORM = frozenset(
@@ -77,7 +76,7 @@ def decode_json(body: bytes) -> Any:
             f"We could not parse the JSON body of your request: {_problem(error, body)}.",
             code="invalid_json",
         ) from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _too_deep(raw):
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_too_deep(raw):
         raise _nested_too_deeply()
     return raw
 
@@ -112,20 +111,6 @@ def decode_object(body: bytes) -> dict[str, Any]:
             code="object_above_max_properties",
         )
     return raw
-
-
-def _too_deep(raw: Any) -> bool:
-    level = [raw] if isinstance(raw, dict | list) else []
-    for _ in range(MAX_DEPTH):
-        level = [
-            below
-            for value in level
-            for below in (value.values() if type(value) is dict else value)
-            if type(below) is dict or type(below) is list
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _nested_too_deeply() -> InvalidRequest:

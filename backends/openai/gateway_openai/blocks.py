@@ -11,6 +11,7 @@ from collections.abc import Hashable
 import msgspec
 
 from gateway.sdk import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
+from gateway.sdk.wire import decode_text
 
 
 class CallBlock:
@@ -35,8 +36,8 @@ class CallBlock:
         if not self.parts[-1].rstrip().endswith("}"):
             return False
         try:
-            return isinstance(msgspec.json.decode("".join(self.parts)), dict)
-        except (msgspec.DecodeError, RecursionError):
+            return isinstance(decode_text("".join(self.parts)), dict)
+        except msgspec.DecodeError:
             return False
 
 

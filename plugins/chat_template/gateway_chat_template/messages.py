@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from gateway.sdk import InvalidRequest, ParamPath
+from gateway.sdk.wire import is_too_deep
 from gateway_chat_template.calls_as_text import WriteCalls, write_as_json
 from gateway_chat_template.conversation import (
     CallEntry,
@@ -233,6 +234,8 @@ def _arguments(call: CallEntry) -> dict[str, Any]:
     try:
         arguments = json.loads(written)
     except (ValueError, RecursionError):
+        return {"arguments": written}
+    if is_too_deep(arguments):
         return {"arguments": written}
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.sdk import GatewayError
-from gateway.sdk.wire import encode
+from gateway.sdk.wire import decode_text, encode
 from gateway_messages.answer import (
     Called,
     Content,
@@ -109,7 +109,7 @@ def input_of(written: str) -> dict[str, Any]:
     if not written.strip():
         return {}
     try:
-        value = msgspec.json.decode(written)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_text(written)
+    except msgspec.DecodeError:
         value = None
     return value if isinstance(value, dict) else {INVALID_JSON: written}

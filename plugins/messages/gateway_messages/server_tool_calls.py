@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.sdk import AvailableTool, SearchDetails, ServerTool, ShellDetails, ToolResult
 from gateway.sdk.tools import StringFieldReader
-from gateway.sdk.wire import SearchAction, ShellOutput, ShellTimeout
+from gateway.sdk.wire import SearchAction, ShellOutput, ShellTimeout, decode_text
 from gateway_messages.answer import McpToolUseContent, ServerToolUseContent
 from gateway_messages.tool_answer import (
     BashAnswer,
@@ -77,8 +77,8 @@ class ServerToolUse(ABC):
     def _input(self) -> dict[str, Any]:
         """The arguments as an object; {} if they are not an object."""
         try:
-            value = msgspec.json.decode(self.arguments or "{}")
-        except (msgspec.DecodeError, RecursionError):
+            value = decode_text(self.arguments or "{}")
+        except msgspec.DecodeError:
             return {}
         return value if isinstance(value, dict) else {}
 

@@ -19,7 +19,7 @@ import msgspec
 
 from gateway.sdk import CitedSource, InvalidRequest, ParamPath, Turn
 from gateway.sdk.tools import CallHistory
-from gateway.sdk.wire import content, items
+from gateway.sdk.wire import content, decode_text, items
 
 _BUCKET: Final = re.compile(r"(?<!\d)(\d{1,6})\s*:\s*\[([\d,\s]*)\]")
 _NUMBER: Final = re.compile(r"\d+")
@@ -171,8 +171,8 @@ def _object(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return {}
     try:
-        decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        decoded = decode_text(text)
+    except msgspec.DecodeError:
         return {}
     return decoded if isinstance(decoded, dict) else {}
 

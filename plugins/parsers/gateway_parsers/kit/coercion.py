@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from gateway.sdk.json_schema import JsonType
+from gateway.sdk.wire import is_too_deep
 
 NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -112,7 +113,7 @@ def _json(text: str) -> str | None:
         value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
-    return text if _finite(value) else None
+    return text if _finite(value) and not is_too_deep(value) else None
 
 
 def string_value(text: str, *, strict: bool = True) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.sdk.constraints import Const, Constraint
 from gateway.sdk.constraints import Sequence as InOrder
+from gateway.sdk.wire import is_too_deep
 
 _FIELD = re.compile(r"\{(name|key|value|string|type|index|id)\}")
 
@@ -27,7 +28,7 @@ def members_of_call(arguments: str) -> dict[str, Any] | None:
         value = json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) and not is_too_deep(value) else None
 
 
 def written_arguments(
