@@ -76,6 +76,11 @@ def put(
     """Store a record; with `expected`, only if the stored status is among them and the stored attempt is `attempt`."""
     record = written.record
     name = key(record.id)
+    # Most records are new, and continue none whose row would have to be locked after their own.
+    if expected is None and not _previous(record):
+        made = yield from _insert(written, None, 0, now=now)
+        if made:
+            return True
     while True:
         rows = yield Statement(
             "SELECT num, owner, state, status, attempt, previous, parent, broken, token, used, parts FROM responses "
@@ -92,18 +97,25 @@ def put(
             yield from _update(written, rows[0], now=now, ttl=ttl)
             return True
         parent, broken = yield from _parent(record, now - ttl)
-        made = yield Statement(
-            "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
-            "previous, broken, size, used, token, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
-            "$14, $15, $16, $17) ON CONFLICT (id) DO NOTHING RETURNING num",
-            (name, *_columns(written, parent, broken, now=now)),
-        )
+        made = yield from _insert(written, parent, broken, now=now)
         if made:
-            yield from parts.hold(
-                owner_key(record.owner), OF_RESPONSE, made[0][0], {"": written.parts}
-            )
-            yield from _index(made[0][0], record)
             return True
+
+
+def _insert(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> Operation[bool]:
+    """Store a new record. Returns False, without a change, if there is one with its id."""
+    record = written.record
+    rows = yield Statement(
+        "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
+        "previous, broken, size, used, token, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+        "$14, $15, $16, $17) ON CONFLICT (id) DO NOTHING RETURNING num",
+        (key(record.id), *_columns(written, parent, broken, now=now)),
+    )
+    if not rows:
+        return False
+    yield from parts.hold(owner_key(record.owner), OF_RESPONSE, rows[0][0], {"": written.parts})
+    yield from _index(rows[0][0], record)
+    return True
 
 
 def _columns(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> tuple[Any, ...]:

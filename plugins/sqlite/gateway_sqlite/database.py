@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from gateway.sdk.files import DatabaseFile
 from gateway.sdk.processes import FairThreads, Shares
@@ -19,6 +19,9 @@ from gateway_sqlite.peers import Peers
 from gateway_sqlite.writer import MAX_WAITING, SqliteWriter, unavailable
 
 T = TypeVar("T")
+
+_WELL_SECONDS: Final = 1.0
+"""How long a committed transaction says that the database works."""
 
 
 class SqliteDatabase:
@@ -64,9 +67,15 @@ class SqliteDatabase:
             self.peers.announce(names)
 
     async def health(self) -> None:
-        """After a failed transaction, tests whether the file can be written again."""
+        """After a failed transaction, tests whether the file can be written again. Shortly after one that was committed, only
+        whether the file is still there."""
         if self._writer.failing:
             await self.write(_probe)
+        elif time.monotonic() - self._writer.committed_at < _WELL_SECONDS:
+            try:
+                self._file.check()
+            except sqlite3.Error as error:
+                raise unavailable("write", error) from error
         else:
             await self.read(_nothing)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import queue
 import sqlite3
 import threading
@@ -83,6 +84,8 @@ class SqliteWriter:
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
         self.failing = False
         """Whether the last transaction failed."""
+        self.committed_at = -math.inf
+        """When the last transaction was committed, by the monotonic clock."""
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -131,21 +134,25 @@ class SqliteWriter:
                 self._connection = self._open()
             connection = self._connection
             connection.execute("BEGIN IMMEDIATE")
+            alone = len(batch) == 1
             for job in batch:
-                connection.execute("SAVEPOINT operation")
+                if not alone:
+                    connection.execute("SAVEPOINT operation")
                 try:
                     job.result = run(connection, job.operation())
                 except _OF_ONE as error:
                     job.error = unavailable("write", error)
-                    connection.execute("ROLLBACK TO operation")
                 except sqlite3.Error:
                     raise
                 except BaseException as error:
                     job.error = error
-                    connection.execute("ROLLBACK TO operation")
-                connection.execute("RELEASE operation")
-            connection.execute("COMMIT")
+                if not alone:
+                    if job.error is not None:
+                        connection.execute("ROLLBACK TO operation")
+                    connection.execute("RELEASE operation")
+            connection.execute("ROLLBACK" if alone and batch[0].error is not None else "COMMIT")
             self.failing = False
+            self.committed_at = time.monotonic()
         except BaseException as error:
             # Nothing of this is stored. SQLite may have ended the transaction by itself, or be unable to: a new
             # connection begins in a known state.

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
-from gateway.sdk.sql import VERSIONS
+from gateway.sdk.sql import VERSIONS, Operation, Statement
 from gateway.sql.upkeep import Upkeep
 from gateway.testing.store_records import message, record
 from gateway_sqlite import SqliteConfig, open_sqlite, writer
@@ -143,6 +144,50 @@ async def test_a_file_that_is_removed_is_not_made_anew(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable):
             await store.health()
         assert not path.exists()
+
+
+async def test_a_file_that_is_removed_is_noticed_at_once(tmp_path: Path) -> None:
+    """Also just after it was written, when the database is not asked."""
+    path = tmp_path / "store.sqlite"
+    async with open_sqlite(config(path)) as store:
+        await store.put(record())
+        await store.health()
+        path.rename(tmp_path / "moved.sqlite")
+        with pytest.raises(StoreUnavailable, match="removed"):
+            await store.health()
+
+
+async def test_an_operation_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    """Whether it has a transaction for itself or shares one, and the others of the transaction stay."""
+
+    def failing(error: Exception) -> Callable[[], Operation[None]]:
+        def operation() -> Operation[None]:
+            yield Statement("INSERT INTO cancels (id, at) VALUES ('left', 0)")
+            raise error
+
+        return operation
+
+    def left() -> Operation[int]:
+        rows = yield Statement("SELECT count(*) FROM cancels")
+        return int(rows[0][0])
+
+    async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
+        database = store._database
+        with pytest.raises(ValueError, match="alone"):
+            await database.write(failing(ValueError("alone")))
+        with pytest.raises(StoreUnavailable):
+            await database.write(failing(sqlite3.IntegrityError("alone")))
+        kept = record()
+        done = await asyncio.gather(
+            database.write(failing(ValueError("beside others"))),
+            store.put(kept),
+            database.write(failing(sqlite3.IntegrityError("beside others"))),
+            return_exceptions=True,
+        )
+        assert [type(each) for each in done] == [ValueError, type(None), StoreUnavailable]
+        assert await store.get(kept.id) is not None
+        assert await database.read(left) == 0
+        await store.health()
 
 
 def test_connections_make_no_file(tmp_path: Path) -> None:
