@@ -113,9 +113,13 @@ def node_modules() -> Path:
 
 
 class Claude:
-    """`claude -p`, Claude Code without its window, with a home of its own, in the folder that it may write to."""
+    """`claude -p`, Claude Code without its window, with a home of its own, in the folder that it may write to.
+
+    `retries` is how often it tries a failed request again.
+    """
 
     def __init__(self, command: Path, base_url: str, home: Path, work: Path) -> None:
+        self.retries = 0
         self._command = command
         self._work = work
         self._environment = {
@@ -125,25 +129,34 @@ class Claude:
             "ANTHROPIC_AUTH_TOKEN": "none",
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": "demo",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "CLAUDE_CODE_MAX_RETRIES": "0",
             "IS_SANDBOX": "1",
         }
 
-    def events(self, prompt: str, *options: str, model: str = "demo") -> list[dict[str, Any]]:
-        """The events of one run, whose last one is its result."""
-        done = subprocess.run(
+    def started(self, prompt: str, *options: str, model: str = "demo") -> subprocess.Popen[str]:
+        """A run, in a process group of its own."""
+        return subprocess.Popen(
             [str(self._command), "-p", prompt, "--model", model, "--output-format", "stream-json",
              "--verbose", "--dangerously-skip-permissions", *options],
             cwd=self._work,
-            env=self._environment,
+            env={**self._environment, "CLAUDE_CODE_MAX_RETRIES": str(self.retries)},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
+            start_new_session=True,
         )  # fmt: skip
-        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        assert [event for event in events if event["type"] == "result"], (done.stdout, done.stderr)
+
+    def events(self, prompt: str, *options: str, model: str = "demo") -> list[dict[str, Any]]:
+        """The events of one run, whose last one is its result."""
+        with self.started(prompt, *options, model=model) as process:
+            out, err = process.communicate(timeout=300)
+        events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        assert [event for event in events if event["type"] == "result"], (out, err)
         return events
+
+    def use_key(self, key: str) -> None:
+        """Send this key from now on."""
+        self._environment["ANTHROPIC_AUTH_TOKEN"] = key
 
     def run(self, prompt: str, *options: str, model: str = "demo") -> dict[str, Any]:
         """The result of one run."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import httpx
 import pytest
 
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
 
 MCP_SERVER = Path(__file__).parent.parent / "plugins" / "mcp" / "mcp_example_server.py"
 RED_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
@@ -29,7 +33,7 @@ RULES: list[dict[str, Any]] = [
         {"call": {"name": "Write", "arguments": {"file_path": "FOLDER/made.txt", "content": "by the model\n"}}}]},
     {"when": "File created successfully", "pieces": [{"text": "The file is made."}]},
     {"when": "zebra, look", "pieces": [{"call": {"name": "Read", "arguments": {"file_path": "FOLDER/red.png"}}}]},
-    {"when": "media removed", "pieces": [{"text": "I cannot see it."}]},
+    {"when": "which this model cannot see", "pieces": [{"text": "I cannot see it."}]},
     {"when": "zebra, find", "pieces": [{"call": {"name": "ToolSearch", "arguments": {"query": "select:NotebookEdit"}}}]},
     {"when": "The tool NotebookEdit is available", "pieces": [{"text": "I found it."}]},
     {"when": "zebra, delegate", "pieces": [
@@ -137,7 +141,7 @@ def test_a_conversation_that_is_too_long_is_shortened(claude: Any, serving: Runn
 def test_an_image_that_the_model_cannot_see_does_not_end_the_session(
     claude: Any, folder: Path
 ) -> None:
-    """It goes by the words of the error here too, and sends the conversation without it."""
+    """It keeps what its tools have shown, and sends it with every request."""
     (folder / "red.png").write_bytes(base64.b64decode(RED_PNG))
     assert claude.run("zebra, look")["result"] == "I cannot see it."
     assert claude.run("zebra, once more", "--continue")["result"] == "As I said."
@@ -147,3 +151,90 @@ def test_a_model_that_is_not_there_is_told_of(claude: Any) -> None:
     result = claude.run("zebra, hello", model="nobody")
     assert result["is_error"]
     assert "nobody" in result["result"]
+
+
+KEY = "sk-litegate-0123456789abcdef"
+ERROR = "<tool_use_error>"
+FAULTS: list[dict[str, Any]] = [
+    {"when": "zebra, hello", "pieces": [{"text": "Hello."}]},
+    {"when": "zebra, crash", "pieces": [
+        {"text": "So far."}, {"raw": '<tool_call>\n{"name": "Bash", "arguments": {"command": "touch half'}], "finish": "crash"},
+    {"when": "zebra, half a call", "pieces": [
+        {"text": "So far."}, {"raw": '<tool_call>\n{"name": "Bash", "arguments": {"command": "touch half'}], "finish": "error"},
+    {"when": "cut off mid-stream", "pieces": [{"text": "And further."}]},
+    {"when": "zebra, no JSON", "pieces": [{"call": {"name": "Bash", "arguments": '{"command": "touch '}}]},
+    {"when": "zebra, no room", "pieces": [
+        {"raw": '<tool_call>\n{"name": "Bash", "arguments": {"command": "touch half'}], "finish": "length"},
+    {"when": f"{ERROR}InputValidationError", "pieces": [{"text": "I write it anew."}]},
+    {"when": "zebra, no tool", "pieces": [{"call": {"name": "NoSuchTool", "arguments": {}}}]},
+    {"when": f"{ERROR}Error: No such tool", "pieces": [{"text": "There is no such tool."}]},
+    {"when": "zebra, much", "pieces": [{"call": {"name": "Bash", "arguments": {"command": "seq 1 200000"}}}]},
+    {"when": "Output too large", "pieces": [{"text": "That is long."}]},
+    {"when": "zebra, for ever", "pieces": [{"text": "word "}], "repeat": 10_000, "delay_ms": 20},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """A gateway whose model fails in several ways, and a key with a limit beside one without."""
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    free = {"name": "free", "sha256": hashlib.sha256(b"none").hexdigest()}
+    limited = {"name": "limited", "sha256": digest, "requests_per_minute": 20}
+    config = {
+        "server": {"api_keys": [free, limited]},
+        "models": {
+            "demo": {"engine": "scripted", "scripted": {"rules": FAULTS, "recover_after": 0.1}}
+        },
+    }
+    with run_gateway(config, tmp_path_factory.mktemp("failing")) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("zebra, crash", "And further."),
+        ("zebra, half a call", "And further."),
+        ("zebra, no JSON", "I write it anew."),
+        ("zebra, no room", "I write it anew."),
+        ("zebra, no tool", "There is no such tool."),
+        ("zebra, much", "That is long."),
+    ],
+)
+def test_a_turn_ends_well_whatever_the_model_does(
+    claude_at: Any, failing: RunningGateway, tmp_path: Path, prompt: str, said: str
+) -> None:
+    """An engine that dies, and one that fails, amid a call, arguments that are no JSON, a call that was cut off, a
+    tool that does not exist, and a result that is longer than what Claude Code sends."""
+    claude = claude_at(failing.base_url, tmp_path)
+    claude.retries = 3
+    assert claude.run(prompt)["result"] == said
+    assert not (tmp_path / "half").exists()
+
+
+def test_it_waits_as_long_as_the_limit_of_its_key_says(
+    claude_at: Any, failing: RunningGateway, tmp_path: Path
+) -> None:
+    body = {
+        "model": "demo",
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "zebra, hello"}],
+    }
+    headers = {"x-api-key": KEY}
+    while httpx.post(f"{failing.base_url}/messages", json=body, headers=headers).status_code == 200:
+        pass
+    claude = claude_at(failing.base_url, tmp_path)
+    claude.use_key(KEY)
+    claude.retries = 3
+    assert claude.run("zebra, hello")["result"] == "Hello."
+
+
+def test_an_interrupted_turn_ends_its_generation(
+    claude_at: Any, failing: RunningGateway, tmp_path: Path
+) -> None:
+    engine: Any = failing.services.models["demo"].engine
+    with claude_at(failing.base_url, tmp_path).started("zebra, for ever") as process:
+        wait_until(lambda: engine.running, "the model writes")
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    wait_until(lambda: not engine.running, "nothing goes on that nobody waits for")

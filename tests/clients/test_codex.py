@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import httpx
 import pytest
 
 from gateway.testing.server import RunningGateway, run_gateway
+from tests.waiting import wait_until
 
 CONFIG = """
 model = "{model}"
@@ -40,7 +43,8 @@ FREE = "--dangerously-bypass-approvals-and-sandbox"  # this machine may have no 
 class Codex:
     """The command with a home and a working folder of its own.
 
-    `settings`, `provider` and `servers` are further lines of its configuration: its own, of the gateway, and of MCP servers.
+    `settings`, `provider` and `servers` are further lines of its configuration: its own, of the gateway, and of MCP servers;
+    `retries` is how often it tries a failed request, and a broken stream, again.
     """
 
     def __init__(self, command: Path, url: str, folder: Path) -> None:
@@ -50,6 +54,7 @@ class Codex:
         self.settings = ""
         self.provider = ""
         self.servers = ""
+        self.retries = 0
         self.home = folder / "home"
         self.work = folder / "work"
         self.home.mkdir()
@@ -66,6 +71,16 @@ class Codex:
         self, *arguments: str, model: str = "demo", search: str = "disabled"
     ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
         """The events of one `codex exec`, and how it ended."""
+        with self.started(*arguments, model=model, search=search) as process:
+            out, err = process.communicate(timeout=300)
+        done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        lines = done.stdout.splitlines()
+        return done, [json.loads(line) for line in lines if line.startswith("{")]
+
+    def started(
+        self, *arguments: str, model: str = "demo", search: str = "disabled"
+    ) -> subprocess.Popen[str]:
+        """A `codex exec` that runs, in a process group of its own."""
         config = CONFIG.format(
             model=model,
             url=self.url,
@@ -75,18 +90,19 @@ class Codex:
             provider=self.provider,
             servers=self.servers,
         )
+        if self.retries:
+            config = config.replace("_retries = 0", f"_retries = {self.retries}")
         (self.home / "config.toml").write_text(config)
-        done = subprocess.run(
+        return subprocess.Popen(
             [str(self._command), "exec", "--json", "--skip-git-repo-check", *arguments],
             cwd=self.work,
             env={**os.environ, "CODEX_HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=300,
-        )  # fmt: skip
-        lines = done.stdout.splitlines()
-        return done, [json.loads(line) for line in lines if line.startswith("{")]
+            start_new_session=True,
+        )
 
     def debug(self, subject: str) -> Any:
         """What `codex debug` shows, with the configuration of the last run."""
@@ -326,7 +342,103 @@ def test_it_finds_the_models_of_the_gateway(
         f'model_catalog_url = "{agents.base_url}/models"\nexperimental_bearer_token = "none"'
     )
     codex.run("hello", model="other")
+    (codex.work / "red.png").write_bytes(base64.b64decode(RED_PNG))
+    codex.run(
+        "zebra, hello", "--image", "red.png", model="other"
+    )  # it reads there that "other" sees none
     shown = codex.debug("models")
     models = {each["slug"]: each for each in shown["models"]}
     assert set(models) == {"demo", "gpt-6-sol", "other"}
     assert models["other"]["context_window"] == agents.services.models["other"].info.max_model_len
+
+
+KEY = "sk-litegate-0123456789abcdef"
+FAULTS: list[dict[str, Any]] = [
+    {"when": "zebra, hello", "pieces": [{"text": "Hello."}]},
+    {"when": "zebra, crash", "pieces": [{"text": "So far"}], "finish": "crash"},
+    {"when": "So far", "pieces": [{"text": "And further."}]},
+    {"when": "zebra, half a call", "pieces": [
+        {"raw": '<tool_call>\n{"name": "exec_command", "arguments": {"cmd": "touch half'}], "finish": "error"},
+    {"when": "zebra, no JSON", "pieces": [{"call": {"name": "exec_command", "arguments": '{"cmd": "touch '}}]},
+    {"when": "failed to parse function arguments", "pieces": [{"text": "I write it anew."}]},
+    {"when": "zebra, no tool", "pieces": [{"call": {"name": "no_such_tool", "arguments": {}}}]},
+    {"when": "unsupported call", "pieces": [{"text": "There is no such tool."}]},
+    {"when": "zebra, two commands", "pieces": [
+        {"call": {"name": "exec_command", "arguments": {"cmd": "echo one-$((1 + 1))"}}},
+        {"call": {"name": "exec_command", "arguments": {"cmd": "seq 1 200000; echo two-$((1 + 2))"}}}]},
+    {"when": "two-3", "pieces": [{"text": "Both have run."}]},
+    {"when": "zebra, for ever", "pieces": [{"text": "word "}], "repeat": 10_000, "delay_ms": 20},
+    {"when": "zebra, too much", "pieces": [{"text": "word "}], "repeat": 5, "finish": "length"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def faults(codex: Codex, tmp_path: Path) -> Iterator[RunningGateway]:
+    """A gateway whose model fails in several ways, and a key with a limit; Codex tries again as it does by default."""
+    limited = {
+        "name": "limited",
+        "sha256": hashlib.sha256(KEY.encode()).hexdigest(),
+        "requests_per_minute": 10,
+    }
+    config = {
+        "server": {"api_keys": [limited]},
+        "models": {"demo": {"engine": "scripted", "scripted": {"rules": FAULTS}}},
+    }
+    with run_gateway(config, tmp_path) as running:
+        codex.url = running.base_url
+        codex.retries = 5
+        codex.provider = f'experimental_bearer_token = "{KEY}"'
+        yield running
+
+
+def ends_with(codex: Codex, prompt: str) -> str:
+    """The answer to `prompt`, after which Codex has ended well, whatever it had to try again."""
+    done, events = codex.try_to_run(FREE, prompt)
+    assert done.returncode == 0, (done.stderr, events)
+    return answer(events)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("zebra, crash", "And further."),
+        ("zebra, half a call", "I write it anew."),
+        ("zebra, no JSON", "I write it anew."),
+        ("zebra, no tool", "There is no such tool."),
+        ("zebra, two commands", "Both have run."),
+    ],
+)
+def test_a_turn_ends_well_whatever_the_model_does(
+    codex: Codex, faults: RunningGateway, prompt: str, said: str
+) -> None:
+    """An engine that dies amid a message and one that dies amid a call, arguments that are no JSON, a tool that does not exist,
+    and two calls at once, one of which prints more than Codex keeps."""
+    assert ends_with(codex, prompt) == said
+    assert not (codex.work / "half").exists()
+
+
+def test_it_waits_as_long_as_the_limit_of_its_key_says(
+    codex: Codex, faults: RunningGateway
+) -> None:
+    body = {"model": "demo", "input": "zebra, hello", "store": False}
+    headers = {"Authorization": f"Bearer {KEY}"}
+    while True:
+        spent = httpx.post(f"{faults.base_url}/responses", json=body, headers=headers)
+        if spent.status_code == 429:
+            break
+    assert ends_with(codex, "zebra, hello") == "Hello."
+
+
+def test_an_interrupted_turn_ends_its_generation(codex: Codex, faults: RunningGateway) -> None:
+    engine: Any = faults.services.models["demo"].engine
+    with codex.started(FREE, "zebra, for ever") as process:
+        wait_until(lambda: engine.running, "the model writes")
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=60)
+    wait_until(lambda: not engine.running, "nothing goes on that nobody waits for")
+
+
+def test_an_answer_that_was_cut_off_is_told_as_such(codex: Codex, faults: RunningGateway) -> None:
+    done, events = codex.try_to_run(FREE, "zebra, too much")
+    assert done.returncode != 0
+    assert "max_output_tokens" in json.dumps(events)
