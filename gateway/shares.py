@@ -1,8 +1,8 @@
 """Shares of what several owners use at once: threads, helper processes, lookups, sandboxes.
 
 An owner is the name of the principal whose request is served (`current_owner`), never a name that a request chooses. Who waits
-is served in turns by owner, no owner holds all places, and what waits is bounded for each owner alone: who asks for too much is
-refused, and nobody else.
+is served in turns, the owner with the fewest places first; no owner holds all places; and what waits is bounded for each owner alone: who
+asks for too much is refused, and nobody else.
 
 How to use it:
 
@@ -45,7 +45,8 @@ class ShareExceeded(Exception):
 class Turns(Generic[T]):
     """Pieces of work that run or wait for one of several places. Not thread-safe.
 
-    A place that becomes free goes to the owner that has waited longest for its turn, among those that hold fewer than `each`.
+    A place that becomes free goes to the owner that holds the fewest, fewer than `each`; among equals, to the one that has waited
+    longest for its turn. Owners that keep asking thus hold equal numbers of places, whoever came first.
     """
 
     def __init__(
@@ -103,12 +104,16 @@ class Turns(Generic[T]):
         """
         if self._taken >= self._places:
             return None
-        for owner, pieces in self._waiting.items():
-            if self._running[owner] < self.most_of(owner) and (
-                fits is None or fits(owner, pieces[0])
+        owner, fewest = None, self._places
+        for each, pieces in self._waiting.items():
+            running = self._running.get(each, 0)
+            if running < min(fewest, self.most_of(each)) and (
+                fits is None or fits(each, pieces[0])
             ):
-                break
-        else:
+                owner, fewest = each, running
+                if not running:
+                    break
+        if owner is None:
             return None
         waiting = self._waiting[owner]
         piece = waiting.popleft()

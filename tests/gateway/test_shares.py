@@ -73,6 +73,36 @@ def test_who_comes_last_waits_for_one_turn_of_each_owner_at_most(
     assert ended <= len(others) + 1
 
 
+@given(
+    places=st.integers(1, 8),
+    owners=st.integers(2, 5),
+    ends=st.lists(st.integers(0, 100), min_size=60, max_size=60),
+)
+def test_owners_that_keep_asking_come_to_hold_equal_numbers_of_places(
+    places: int, owners: int, ends: list[int]
+) -> None:
+    """Whoever came first and had places to itself, and whatever ends first."""
+    turns = Turns[int](places)
+    for owner in range(owners):
+        for each in range(100):
+            turns.add(str(owner), each)
+        while turns.next() is not None:
+            pass
+    held = [turns.held_by(str(owner)) for owner in range(owners)]
+    for end in ends:
+        running = [str(owner) for owner in range(owners) for _ in range(held[owner])]
+        turns.leave(running[end % len(running)])
+        assert turns.next() is not None
+        before, held = max(held), [turns.held_by(str(owner)) for owner in range(owners)]
+        assert max(held) <= max(before, -(-places // owners)), "nobody gains beyond its share"
+    while max(held) - min(held) > 1:
+        turns.leave(str(held.index(max(held))))
+        assert turns.next() is not None
+        again = [turns.held_by(str(owner)) for owner in range(owners)]
+        assert sorted(again) != sorted(held), "each place that ends makes it fairer"
+        held = again
+
+
 def test_only_the_owner_who_exceeds_a_share_is_refused() -> None:
     turns = Turns[int](4, each=2, max_waiting=3)
     for each in range(5):
