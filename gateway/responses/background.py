@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 
@@ -141,8 +142,12 @@ class BackgroundRuns:
             self._check_room(run)
             self._starting.append(run)
             # Take the lease first, so that a stored response always has an owner or an expiring lease.
+            began = time.monotonic()
             await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
             await self._store.put(record)
+            if time.monotonic() - began >= self._lease_seconds:
+                # This process stood still. Others have dropped the lease of a response that was not there yet.
+                await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
         except BaseException:
             run.scope.abandon()
             raise

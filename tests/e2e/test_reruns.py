@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -156,35 +160,99 @@ def test_what_ran_unseen_is_run_again(
         assert fold(parse_sse(replayed.content)) == ended(second.url, each)
 
 
+class Gate:
+    """A server of a model that says `own words` to each request, once it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = Event()
+        self.asked = 0
+        gate = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.answer(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                gate.asked += 1
+                gate.opened.wait(600)
+                chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+                delta = {"role": "assistant", "content": "own words"}
+                choice = {"index": 0, "delta": delta, "finish_reason": "stop"}
+                said = json.dumps({**chunk, "choices": [choice]})
+                with suppress(OSError):  # it has been cancelled
+                    self.answer(f"data: {said}\n\ndata: [DONE]\n\n".encode(), "text/event-stream")
+
+            def answer(self, body: bytes, kind: str = "application/json") -> None:
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    thread = Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield made
+    made.opened.set()
+    made.server.shutdown()
+    made.server.server_close()
+    thread.join()
+
+
+def begun_stream(answer: httpx.Response) -> tuple[str, bytes, Iterator[bytes]]:
+    """The id of the response of a stream, what was read to learn it, and the rest."""
+    rest = answer.iter_bytes()
+    head = b""
+    while (found := re.search(rb'"id":"(resp_\w+)"', head)) is None:
+        head += next(rest)
+    return found[1].decode(), head, rest
+
+
 def test_who_wakes_up_late_changes_nothing(
-    start_server: Any, config: str, any_shared_store: Any, tmp_path: Path
+    start_server: Any, config: str, any_shared_store: Any, tmp_path: Path, gate: Gate
 ) -> None:
-    """Its clients read on where they were: what the other one has made."""
+    """Its clients read on where they were: what the other one has made. Its model says nothing before it is stopped, however long that
+    takes, and has something to say once it goes on; by then the other one has ended all."""
     configured = config.replace("RERUN", "true").replace("max_running = 1", "")
-    seconds = 8  # in which the first one says nothing: it is stopped before, and has something to say once it goes on
-    rules = [{**rule, "delay_ms": 1000 * seconds, "repeat": 1, "chunk": 100} for rule in RULES]
-    (tmp_path / "reruns.json").write_text(json.dumps(rules))
-    first = start_server(configured)
+    upstream = configured.replace('engine = "scripted"', 'engine = "openai"')
+    upstream = re.sub(r"(?m)^path = .*reruns\.json.$", f'[models.scripted.openai]\nbase_url = "{gate.url}"\nmodel = "m"', upstream)  # fmt: skip
+    first = start_server(upstream)
     plain = [post(first.url, words) for words in ("think", "take your time")]
     with first.http() as http, ExitStack() as streams:
         body = {"model": "scripted", "input": "think", "background": True, "stream": True}
         url = f"{first.url}/v1/responses"
         posts = [
-            streams.enter_context(httpx.stream("POST", url, json=body, timeout=300))
+            begun_stream(streams.enter_context(httpx.stream("POST", url, json=body, timeout=300)))
             for _ in range(3)
         ]
-        until_running(first.url, *plain)
-        wait_until(lambda: running_requests(http) == 5, "all five run")
+        ids = [*plain, *(response_id for response_id, _, _ in posts)]
+        until_running(first.url, *ids)
+        wait_until(lambda: gate.asked == 5, "all five have asked their model")
         any_shared_store.suspend(first.process)
         second = start_server(with_other_words(configured, tmp_path))
-        got = [ended(second.url, each) for each in plain]
+        got = [ended(second.url, each) for each in ids]
+        gate.opened.set()
         first.process.send_signal(signal.SIGCONT)
-        live = [fold(parse_sse(each.read())) for each in posts]
-    assert [response["status"] for response in (*got, *live)] == ["completed"] * 5
-    assert all(said(response).startswith("other words") for response in (*got, *live))
+        live = [fold(parse_sse(head + b"".join(rest))) for _, head, rest in posts]
+    assert [response["status"] for response in got] == ["completed"] * 5
+    assert all(said(response).startswith("other words") for response in got)
+    assert live == got[2:]
     with first.http() as http:
         wait_until(lambda: running_requests(http) == 0, "the first one has ended its own")
-    for response in (*got, *live):
+    for response in got:
         for url in (first.url, second.url):
             assert httpx.get(f"{url}/v1/responses/{response['id']}").json() == response
     for response in live:
