@@ -42,14 +42,12 @@ from gateway.sdk import (
     Turn,
     Unsupported,
 )
+from gateway.sdk.constraints import JsonSchema
+from gateway.sdk.processes import ProcessPool
 from gateway.sdk.wire import Message, beside
 from gateway_scripted.chatml import CHAT_TEMPLATE, last_user_text, write_chatml
-from gateway_scripted.instances import (
-    NoInstanceError,
-    minimal_instance,
-    minimal_object,
-    minimal_text,
-)
+from gateway_scripted.instances import NoInstanceError, minimal_object_text, minimal_text
+from gateway_scripted.made_apart import made
 from gateway_scripted.made_up_vectors import made_up_vector
 from gateway_scripted.scenario import Rule, Scenario
 from gateway_scripted.script import Script, invent_logprobs, make_outputs, make_script
@@ -92,7 +90,8 @@ class ScriptedEngine:
     or with `reranks` scores pairs of texts by the words that they share.
     `adapters` are names of LoRA adapters, which have no effect. The words in each of `synonyms` share one vector.
     `media` are the kinds that it sees: each is described in the prompt by its size and hash, where it stands
-    (`[image 4x3 5f2c61a0]`). `placeholders` is `ModelInfo.placeholders`.
+    (`[image 4x3 5f2c61a0]`). `placeholders` is `ModelInfo.placeholders`. Texts for patterns are sought in a process of `pool`, by default in
+    this one: whether a text matches a pattern may take any time.
     """
 
     def __init__(
@@ -115,6 +114,7 @@ class ScriptedEngine:
         synonyms: Sequence[Sequence[str]] = (),
         media: Collection[MediaKind] = (),
         placeholders: Literal["template", "none"] = "none",
+        pool: ProcessPool | None = None,
     ) -> None:
         self.scenario = scenario or Scenario()
         self.requests: deque[EngineRequest] = deque(maxlen=_REMEMBERED)
@@ -152,6 +152,7 @@ class ScriptedEngine:
         self._dimensions = dimensions or 0
         self._synonyms = {word.casefold(): each[0].casefold() for each in synonyms for word in each}
         self._max_model_len = max_model_len
+        self._pool = pool
         self._format: OutputFormat | None = None
         self._delay = delay_ms / 1000
         self._recover_after = recover_after
@@ -201,7 +202,7 @@ class ScriptedEngine:
     async def check(self, request: EngineRequest) -> None:
         """Raises `InvalidRequest`, `EngineUnavailable`, or the error of a rule, with its own status."""
         await self.health()
-        self._answer(request)
+        await self._answer(request)
 
     async def count(self, prompt: TokensPrompt) -> int:
         """The length of a prompt; an image takes four tokens, and one for each 1024 pixels."""
@@ -211,7 +212,7 @@ class ScriptedEngine:
     async def generate(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
         await self.health()
         crashes = self._crashes
-        prompt, rule, pieces = self._answer(request)
+        prompt, rule, pieces = await self._answer(request)
         length = prompt_length(prompt, self._info.placeholders)
         self.requests.append(request)
         delay = self._delay if rule.delay_ms is None else rule.delay_ms / 1000
@@ -367,7 +368,7 @@ class ScriptedEngine:
         if self._crashes != crashes:
             raise EngineUnavailable("The scripted engine crashed while it answered this request.")
 
-    def _answer(self, request: EngineRequest) -> tuple[TokensPrompt, Rule, list[Piece]]:
+    async def _answer(self, request: EngineRequest) -> tuple[TokensPrompt, Rule, list[Piece]]:
         """The prompt, the rule that applies and its pieces. Raises the error with which the request is rejected."""
         given = self._checked_prompt(request)
         try:
@@ -376,7 +377,7 @@ class ScriptedEngine:
             raise InvalidRequest(f"The prompt cannot be read: {problem}.", param="input") from None
         rule = self.scenario.rule_for(prompt)
         if rule is None:
-            return given, Rule(), _unscripted(request, prompt)
+            return given, Rule(), await _unscripted(request, prompt, self._pool)
         if rule.error is not None:
             raise rule.error.exception()
         return given, rule, rule.all_pieces()
@@ -436,22 +437,22 @@ def _wake(pause: asyncio.Future[None]) -> None:
         pause.set_result(None)
 
 
-def _unscripted(request: EngineRequest, prompt: str) -> list[Piece]:
+async def _unscripted(request: EngineRequest, prompt: str, pool: ProcessPool | None) -> list[Piece]:
     """The answer if no rule matches."""
     turn = request.turn
     try:
         if turn is None:
             if request.constraint is not None:
-                return [RawPiece(minimal_text(request.constraint))]
+                return [RawPiece(await made(minimal_text, request.constraint, pool))]
             return [TextPiece(last_user_text(prompt))]
         if tool := _forced_tool(turn):
-            return [CallPiece(tool.name, _minimal_arguments(tool))]
+            return [CallPiece(tool.name, await _minimal_arguments(tool, pool))]
         match turn.text_format.kind:
             case "json_object":
                 return [TextPiece("{}")]
             case "json_schema":
-                value = minimal_instance(turn.text_format.schema or {})
-                return [TextPiece(json.dumps(value, ensure_ascii=False))]
+                schema = JsonSchema(turn.text_format.schema or {})
+                return [TextPiece(await made(minimal_text, schema, pool))]
     except NoInstanceError as problem:
         raise Unsupported(
             f"The scripted engine finds no instance of the schema: {problem}."
@@ -473,8 +474,8 @@ def _forced_tool(turn: Turn) -> ToolDefinition | None:
             return None
 
 
-def _minimal_arguments(tool: ToolDefinition) -> str:
+async def _minimal_arguments(tool: ToolDefinition, pool: ProcessPool | None) -> str:
     if tool.kind == "custom":
-        text = "" if tool.grammar is None else minimal_text(tool.grammar)
+        text = "" if tool.grammar is None else await made(minimal_text, tool.grammar, pool)
         return json.dumps({"input": text}, ensure_ascii=False)
-    return json.dumps(minimal_object(tool.parameters), ensure_ascii=False)
+    return await made(minimal_object_text, JsonSchema(tool.parameters or {}), pool)

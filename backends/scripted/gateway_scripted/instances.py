@@ -50,6 +50,10 @@ _OF_FORMAT = {
 
 _MAX_SCHEMAS = 100_000
 """Maximum number of schemas that one instance is built from."""
+_MAX_TEXT = 1_000_000
+"""Maximum length of the strings of one instance together, and of a text."""
+_MAX_DISTINCT = 200
+"""Maximum number of items of an array that are to be distinct: making them so takes the cube of the number."""
 
 
 class NoInstanceError(ValueError):
@@ -74,6 +78,11 @@ def minimal_object(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def minimal_object_text(constraint: JsonSchema) -> str:
+    """The JSON text of a small arguments object under a schema."""
+    return json.dumps(minimal_object(constraint.schema), ensure_ascii=False)
+
+
 def minimal_text(constraint: Constraint) -> str:
     """A short text that implements `constraint`. Raises `Unsupported` for grammars, which are not parsed here."""
     match constraint:
@@ -95,7 +104,10 @@ def minimal_text(constraint: Constraint) -> str:
         case OneOf(options):
             return minimal_text(options[0])
         case Repeat(body, least):
-            return minimal_text(body) * least
+            text = minimal_text(body)
+            if len(text) * least > _MAX_TEXT:
+                raise Unsupported("The scripted engine writes no text that is so long.")
+            return text * least
         case Triggered():
             return ""
         case Grammar(syntax):
@@ -108,6 +120,7 @@ class _Builder:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = _MAX_SCHEMAS
+        self._room = _MAX_TEXT
 
     def build(self, schema: Any, inside: tuple[str, ...]) -> Any:
         """`inside`: the references being resolved. Reaching one of them again means infinite recursion."""
@@ -184,7 +197,7 @@ class _Builder:
                     case "array":
                         return self._array(schema, inside)
                     case "string":
-                        return _string(schema)
+                        return self._string(schema)
                     case "integer" | "number":
                         return _number(schema, whole=kind == "integer")
                     case "boolean":
@@ -195,6 +208,20 @@ class _Builder:
                 if number == len(kinds) - 1:
                     raise
         raise NoInstanceError("no type is allowed")
+
+    def _string(self, schema: Mapping[str, Any]) -> str:
+        least = int(schema.get("minLength", 0))
+        self._room -= max(0, least)
+        if self._room < 0:
+            raise NoInstanceError("it is too long")
+        most = schema.get("maxLength")
+        if "pattern" in schema:
+            found = shortest_match(schema["pattern"], at_least=least, search=True)
+            if found is None or (most is not None and len(found) > most):
+                raise NoInstanceError(f"no text is found for the pattern {schema['pattern']!r}")
+            return found
+        value = _OF_FORMAT.get(str(schema.get("format")), "")
+        return value + "a" * max(0, least - len(value))
 
     def _object(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
         properties = schema.get("properties") or {}
@@ -217,7 +244,11 @@ class _Builder:
             least = max(least, schema.get("minContains", 1))
             others = _merged(others, schema["contains"])
         made = [self.build(fixed[i] if i < len(fixed) else others, inside) for i in range(least)]
-        return _made_distinct(made) if schema.get("uniqueItems") else made
+        if not schema.get("uniqueItems"):
+            return made
+        if len(made) > _MAX_DISTINCT:
+            raise NoInstanceError("it is too long")
+        return _made_distinct(made)
 
 
 def _merged(one: Any, other: Any) -> Any:
@@ -229,18 +260,6 @@ def _chosen(keyword: str, one: Any, other: Any, path: str) -> Any:
     if keyword == "type":
         raise NoInstanceError("no type is allowed")
     return other
-
-
-def _string(schema: Mapping[str, Any]) -> str:
-    least = int(schema.get("minLength", 0))
-    most = schema.get("maxLength")
-    if "pattern" in schema:
-        found = shortest_match(schema["pattern"], at_least=least, search=True)
-        if found is None or (most is not None and len(found) > most):
-            raise NoInstanceError(f"no text is found for the pattern {schema['pattern']!r}")
-        return found
-    value = _OF_FORMAT.get(str(schema.get("format")), "")
-    return value + "a" * max(0, least - len(value))
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 # CPython's own regular expression parser. It has no public name, but any alternative would be a second parser of the
 # same language. The generated text is checked with `re` before it is returned.
 _parser: Any = importlib.import_module("re._parser")
 _MAX_LENGTH = 4096
+_MAX_NODES = 20_000
+"""Maximum number of nodes of the pattern that are written, for all attempts together."""
 _FILLERS = "aA0 _-.!é"
 
 
@@ -25,11 +27,14 @@ def shortest_match(pattern: str, *, at_least: int = 0, search: bool = False) -> 
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
         return None
+    if at_least > _MAX_LENGTH:
+        return None
     test = compiled.search if search else compiled.fullmatch
+    budget = iter(range(_MAX_NODES))
     for extra in range(at_least + 1):
         try:
-            text = _Writer(extra).sequence(tree)
-        except _DeadEnd:
+            text = _Writer(extra, budget).sequence(tree)
+        except (_DeadEnd, RecursionError):
             return None
         if len(text) > _MAX_LENGTH:
             return None
@@ -45,16 +50,22 @@ class _DeadEnd(Exception):
 
 
 class _Writer:
-    """Writes the shortest text of the tree; repetitions get up to `extra` additional rounds."""
+    """Writes the shortest text of the tree; repetitions get up to `extra` additional rounds. Takes one of `budget` for each node."""
 
-    def __init__(self, extra: int) -> None:
+    def __init__(self, extra: int, budget: Iterator[int]) -> None:
         self._extra = extra
+        self._budget = budget
         self._groups: dict[int, str] = {}
 
     def sequence(self, nodes: Iterable[tuple[Any, Any]]) -> str:
-        return "".join(self._node(str(operation), argument) for operation, argument in nodes)
+        text = "".join(self._node(str(operation), argument) for operation, argument in nodes)
+        if len(text) > _MAX_LENGTH:  # references to groups double it
+            raise _DeadEnd("too long")
+        return text
 
     def _node(self, operation: str, argument: Any) -> str:
+        if next(self._budget, None) is None:
+            raise _DeadEnd("too long")
         match operation:
             case "LITERAL":
                 return chr(argument)

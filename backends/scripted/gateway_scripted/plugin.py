@@ -18,6 +18,7 @@ from gateway.sdk import (
     Register,
     hookimpl,
 )
+from gateway.sdk.processes import ProcessPool
 from gateway_scripted.engine import ScriptedEngine
 from gateway_scripted.scenario import Rule, Scenario, load_scenario
 from gateway_scripted.tokenizer import ScriptedTokenizer
@@ -93,24 +94,26 @@ async def open_scripted(
     tokenizer = _checked(config, context)
     path = config.scenario or context.path
     rules = [*(load_scenario(path).rules if path else ()), *config.rules]
-    yield ScriptedEngine(
-        Scenario(rules),
-        name=context.name,
-        architecture=config.architecture,
-        model_type=config.model_type,
-        path=path,
-        max_model_len=context.max_model_len or 131_072,
-        tokenizer=tokenizer,
-        delay_ms=config.delay_ms,
-        recover_after=config.recover_after,
-        dimensions=None if config.task in ("generate", "rerank") else config.dimensions,
-        generates=config.task in ("both", "generate"),
-        reranks=config.task == "rerank",
-        adapters=config.adapters,
-        synonyms=config.synonyms,
-        media=config.media,
-        placeholders=config.placeholders,
-    )
+    async with ProcessPool(memory=512 << 20, preload=["gateway_scripted.made_apart"]) as pool:
+        yield ScriptedEngine(
+            Scenario(rules),
+            name=context.name,
+            architecture=config.architecture,
+            model_type=config.model_type,
+            path=path,
+            max_model_len=context.max_model_len or 131_072,
+            tokenizer=tokenizer,
+            delay_ms=config.delay_ms,
+            recover_after=config.recover_after,
+            dimensions=None if config.task in ("generate", "rerank") else config.dimensions,
+            generates=config.task in ("both", "generate"),
+            reranks=config.task == "rerank",
+            adapters=config.adapters,
+            synonyms=config.synonyms,
+            media=config.media,
+            placeholders=config.placeholders,
+            pool=pool,
+        )
 
 
 def _exists(path: str | None) -> bool:
