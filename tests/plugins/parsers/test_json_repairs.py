@@ -16,7 +16,7 @@ from gateway_parsers.kit.markers import Marker, MarkerSet
 STOPS = MarkerSet((Marker("</tool_call>", "stop"), Marker("[TOOL_CALLS]", "stop")))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.sampled_from("ab\"'\\\n\t{}[]:,<> é🙂"), max_size=12) | st.just("</tool_call>"),
+    | st.text(st.sampled_from("ab\"'\\\n\t{}[]:,<>/*`“”’ é🙂"), max_size=12) | st.just("</tool_call>"),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )  # fmt: skip
@@ -25,7 +25,7 @@ PLACES = st.lists(st.integers(0, 500), max_size=12)
 GARBAGE = st.lists(
     st.sampled_from(
         ["{", "}", "[", "]", ",", ":", '"', "'", "\\", "\\u00e", " ", "\n", "a", "true", "None", "007", "-", "</tool",
-         "</tool_call>", '"a": ', "x y", "`", "//", "\x00", "\ud800"]
+         "</tool_call>", '"a": ', "x y", "`", "//", "/*", "*/", "“", "”", "‘", "’", '""', "\x00", "\ud800"]
     ),
     max_size=30,
 ).map("".join)  # fmt: skip
@@ -99,6 +99,20 @@ NEARLY = [
     ('{"a": "x", b": 2}', {"a": "x", "b": 2}),
     ('{a: "x", b: 2}', {"a": "x", "b": 2}),
     ('{"a":: 1}', {"a": 1}),
+    ('{“a”: “x”, “b”: 1}', {"a": "x", "b": 1}),
+    ('{"a": “say "hi", you”, "b": ‘it’s’}', {"a": 'say "hi", you', "b": "it’s"}),
+    ('{"a": `x, y`, "b": [`p`, “q”]}', {"a": "x, y", "b": ["p", "q"]}),
+    ('{"a": “x", "b": 1}', {"a": "x", "b": 1}),
+    ('{"a": """x\n"y", z""", "b": 1}', {"a": 'x\n"y", z', "b": 1}),
+    ("{'a': \'\'\'it's\'\'\'}", {"a": "it's"}),
+    ('{"a": """"""}', {"a": ""}),
+    ('{"a": ""x" y"}', {"a": '"x" y'}),
+    ('{"a": 1, // the first, "c": 2\n "b": 2 /* last */}', {"a": 1, "b": 2}),
+    ('{\n  // "c": 2\n  "a": "x", /* y, }\n ] */ "b": [1, // one\n 2 # two\n]}', {"a": "x", "b": [1, 2]}),
+    ('{"a": 1 // one\n}', {"a": 1}),
+    ('{"a": 1, // one</tool_call>', {"a": 1}),
+    ('{"a": "http://x", "b": /usr/bin, "c": //x\n 3}', {"a": "http://x", "b": "/usr/bin", "c": 3}),
+    ('{"a": TRUE, "b": FALSE, "c": NULL}', {"a": True, "b": False, "c": None}),
 ]  # fmt: skip
 
 

@@ -88,6 +88,7 @@ JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\"
         ("<|tools_prefix|>[{{ calls }}]<|tools_suffix|>", "apertus", "apertus"),
         ('[{"name": "tool_call_name", "arguments": {', "qwen2", "xlam"),
         ("◁think▷◁/think▷", "kimi_vl", "kimi"),
+        ("{{ content.split('</thought>')[-1] }}[|assistant|]<thought>", "exaone", "thought"),
         (
             "<|tool_calls|><|tool_call:begin|>' + id + '<|tool_call:name|>",
             "solar_open",

@@ -139,8 +139,14 @@ class CountedText(str):
         return found
 
 
+OFFERED = {
+    "f": ToolDefinition(name="f", parameters={"properties": {"a": {"type": "integer"}}}),
+    "patch": ToolDefinition(name="patch", parameters=custom_schema(), kind="custom"),
+}
+
+
 def work_on(output_format: OutputFormat, parts: Sequence[str], tail: Tail) -> int:
-    parser = output_format.parser(ParserContext(tail=tail))
+    parser = output_format.parser(ParserContext(tail=tail, tools=OFFERED))
     outputs = [EngineOutput(text=CountedText(part)) for part in parts]
     counter = Counter()
     CountedText.taken = 0
@@ -168,6 +174,20 @@ HOSTILE: list[tuple[str, str, str, Tail]] = [
     ("olmo3", '<function_calls>free(x={"q": "a', "🙂<|i</x>", "text"),
     ("harmony", "", "<|channel|>", "unknown"),
     ("qwen3_coder", "", "<tool_call>\n<function=f", "text"),
+    ("qwen3", HEAD, "/* ", "text"),
+    ("qwen3", HEAD + "/*", "*</tool_cal", "text"),
+    ("qwen3", HEAD + "“", "” ", "text"),
+    ("qwen3", HEAD + '"""', '""x', "text"),
+    ("qwen3", "<tool_call>", "a b=1 ", "text"),
+    ("glm45", "<tool_call>f ", "a=1 ", "text"),
+    ("gemma4", "<|tool_call>call:patch{*", '} <|"', "text"),
+    ("kimi_k3", "", "<|close|>think", "reasoning"),
+    (
+        "cohere_command5",
+        '<cofl:tool_calls><cofl:tool_call name="f"><cofl:value name="',
+        "a>",
+        "text",
+    ),
 ]
 
 

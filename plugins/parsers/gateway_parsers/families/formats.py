@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gateway_parsers.families import header_calls as headers
 from gateway_parsers.families import json_calls as objects
 from gateway_parsers.families import other_calls as others
@@ -9,11 +11,14 @@ from gateway_parsers.families import reasoning as marks
 from gateway_parsers.families import tag_calls as tags
 from gateway_parsers.spec import FormatSpec
 
+HERMES = replace(objects.HERMES, reads_tags=tags.QWEN_3_CODER, reads_named=tags.GLM_45)
+"""Models that were trained on several of these write the others' calls now and then."""
+
 FORMATS = (
     FormatSpec(
         name="qwen3",
         reasoning=marks.THINK,
-        calls=objects.HERMES,
+        calls=HERMES,
         aliases=("hermes", "qwen", "qwen3_json", "qwen25", "granite4", "kolibri1", "exaone4"),
         summary="<think> reasoning and JSON calls in <tool_call> tags (Qwen3, Qwen2.5, Hermes, Granite 4)",
     ),
@@ -46,6 +51,12 @@ FORMATS = (
         reasoning=marks.THINK_FROM_START,
         aliases=("deepseek-r1", "holo2", "qwen3-thinking", "qwen3_thinking"),
         summary="<think> reasoning that the prompt opens, no tool calls (DeepSeek-R1 and distills)",
+    ),
+    FormatSpec(
+        name="thought",
+        reasoning=marks.THOUGHT,
+        aliases=("exaone_deep",),
+        summary="<thought> reasoning that the prompt opens, no tool calls (EXAONE Deep)",
     ),
     FormatSpec(
         name="deepseek_v3",
@@ -136,12 +147,14 @@ FORMATS = (
         name="mistral",
         reasoning=marks.MISTRAL,
         calls=headers.MISTRAL,
+        hidden=("[/TOOL_CALLS]",),
         summary="[THINK] reasoning and calls as [TOOL_CALLS]NAME[ARGS]{…} (Mistral, from tokenizer v11 on)",
     ),
     FormatSpec(
         name="mistral_v3",
         reasoning=marks.MISTRAL,
         calls=objects.MISTRAL_LIST,
+        hidden=("[/TOOL_CALLS]",),
         summary="calls as [TOOL_CALLS] [{…}] (Mistral before tokenizer v11)",
     ),
     FormatSpec(
@@ -294,7 +307,7 @@ FORMATS = (
     FormatSpec(
         name="ernie45",
         reasoning=marks.THINK_FROM_START,
-        calls=objects.HERMES,
+        calls=HERMES,
         frame=marks.RESPONSE,
         summary="<think> reasoning that the prompt opens, <response> and JSON calls in <tool_call> (ERNIE 4.5)",
     ),

@@ -21,14 +21,21 @@ LLAMA_3 = JsonCalls(
     start="",
     end="",
     more_starts=("<|python_tag|>",),
-    bare_starts=("{", "["),
+    more_ends=("```",),
+    bare_starts=("{", "[", "```json", "```"),
     head='{"name": {name}, "parameters": ',
     between="; ",
     reads_python=LLAMA_3_PYTHON,
 )
 """Llama 3.1 to 3.3: one bare object, or several separated by semicolons; after the marker also `NAME(...)`."""
 
-PLAIN_JSON = JsonCalls(start="", end="", bare_starts=("{", "["), between="\n")
+PLAIN_JSON = JsonCalls(
+    start="",
+    end="",
+    more_ends=("```",),
+    bare_starts=("{", "[", "```json", "```"),
+    between="\n",
+)
 """Models instructed to answer with `{"name": ..., "arguments": ...}`."""
 
 MISTRAL_LIST = JsonCalls(start="[TOOL_CALLS]", end="", listed=True, before=" ", make_id=mistral_id)

@@ -78,25 +78,41 @@ COMMAND_4_TEXT = Frame(
 CITATION = ("<co", "</co")
 """Tags around cited text, such as `<co>…</co: 0:[1]>`. For their numbers see `gateway_parsers.kit.citations`."""
 
+THOUGHT = ReasoningMarkers(open="<thought>", close="</thought>", default_start="reasoning")
+
 KIMI_1 = ReasoningMarkers(open="◁think▷", close="◁/think▷", call_ends_it="always")
 
+_KIMI_3_ENDS = ("<|sep|>", "\n", "")
+"""Ends of a tag: its own, and those of models that leave it out."""
 KIMI_3 = ReasoningMarkers(
     open="<|open|>think<|sep|>",
     close="<|close|>think<|sep|>",
-    also_close=("<|close|>message<|sep|>",),
+    also_open=("<|open|>think\n",),
+    also_close=(
+        *(f"<|close|>think{end}" for end in _KIMI_3_ENDS[1:]),
+        *(f"<|close|>{tag}{end}" for tag in ("message", "response") for end in _KIMI_3_ENDS),
+    ),
     after_open="",
     before_close="",
     after_close="",
     call_ends_it="always",
 )
-KIMI_3_END = ("<|end_of_msg|>",)
-"""Ends a message."""
+KIMI_3_END = (
+    "<|end_of_msg|>",
+    "<|open|>message<|sep|>",
+    '<|open|>message role="assistant"<|sep|>',
+)
+"""What encloses a message."""
 KIMI_3_TEXT = Frame(
     open="<|open|>response<|sep|>",
     close="<|close|>response<|sep|>",
-    also_close=("<|close|>message<|sep|>",),
+    also_open=("<|open|>response\n",),
+    also_close=(
+        *(f"<|close|>response{end}" for end in _KIMI_3_ENDS[1:]),
+        *(f"<|close|>{tag}{end}" for tag in ("message", "think") for end in _KIMI_3_ENDS),
+    ),
     special=True,
-    ends_reasoning=("<|open|>response<|sep|>",),
+    ends_reasoning=("<|open|>response<|sep|>", "<|open|>response\n"),
     with_calls=True,
 )
 

@@ -18,7 +18,10 @@ def _functions(tag: str, *, trim: Trim = "newline", line: str = "\n") -> TagCall
         more_starts=("<function=",),
         call_open="<function=",
         call_close="</function>",
+        more_call_opens=("<function name=", "<invoke name="),
+        noise=("</invoke>",),
         key_open="<parameter=",
+        more_key_opens=("<parameter name=",),
         value_close="</parameter>",
         trim=trim,
         head=f"<{tag}>\n<function={{name}}>\n",
@@ -228,27 +231,37 @@ SOLAR_OPEN_2 = TagCalls(
     tail="<|tool_call:end|>",
 )
 
-KIMI_K3 = TagCalls(
-    start="<|open|>tools<|sep|>",
-    end="<|close|>tools<|sep|>",
-    call_open="<|open|>call",
-    call_close="<|close|>call<|sep|>",
-    head_end=("<|sep|>",),
-    key_open="<|open|>argument",
-    key_end="<|sep|>",
-    value_close="<|close|>argument<|sep|>",
-    name_attribute="tool",
-    key_attribute="key",
-    type_attribute="type",
-    json_marks=('<|open|>json type="object"<|sep|>', "<|close|>json<|sep|>"),
-    escaped=True,
-    head='<|open|>call tool="{name}" index="{index}"<|sep|>',
-    parameter='<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>',
-    tail="<|close|>call<|sep|>",
-    opening="<|open|>tools<|sep|>",
-    closing="<|close|>tools<|sep|>",
-    between="",
-)
+
+def _kimi_k3(sep: str, *, spellings: tuple[TagCalls, ...] = ()) -> TagCalls:
+    """`sep` ends each tag."""
+    return TagCalls(
+        start=f"<|open|>tools{sep}",
+        end=f"<|close|>tools{sep}",
+        more_starts=("<|open|>call",) if spellings else (),
+        call_open="<|open|>call",
+        call_close=f"<|close|>call{sep}",
+        head_end=("<|sep|>", "\n"),
+        key_open="<|open|>argument",
+        key_end=sep,
+        value_close=f"<|close|>argument{sep}",
+        name_attribute="tool",
+        key_attribute="key",
+        type_attribute="type",
+        json_marks=(f'<|open|>json type="object"{sep}', f"<|close|>json{sep}"),
+        escaped=True,
+        head=f'<|open|>call tool="{{name}}" index="{{index}}"{sep}',
+        parameter=(
+            f'<|open|>argument key="{{key}}" type="{{type}}"{sep}{{value}}<|close|>argument{sep}'
+        ),
+        tail=f"<|close|>call{sep}",
+        opening=f"<|open|>tools{sep}",
+        closing=f"<|close|>tools{sep}",
+        between="",
+        spellings=spellings,
+    )
+
+
+KIMI_K3 = _kimi_k3("<|sep|>", spellings=(_kimi_k3("\n"),))
 
 COHERE_5 = ValueTagCalls(prefix="cofl:", section="tool_calls", call="tool_call", value="value")
 

@@ -93,6 +93,18 @@ class MemberTypes:
         return narrower
 
 
+def member_node(schema: SchemaNode, key: str) -> SchemaNode | None:
+    """The schema of the member `key`, for values that show their types: in a union, those of all its branches."""
+    members = MemberTypes(schema)
+    first = schema.member(key)
+    if not members.narrows:
+        return first
+    types = members.of(key)
+    if first is not None and types == first.types():
+        return first
+    return SchemaNode({"type": sorted(types)} if types else {})
+
+
 def _branches(schema: SchemaNode) -> Iterator[SchemaNode]:
     for keyword in ("anyOf", "oneOf"):
         members = schema.resolved().get(keyword)

@@ -8,10 +8,12 @@ from typing import Final
 
 from gateway.sdk import TextDelta, ToolDefinition
 from gateway_parsers.kit import labels
+from gateway_parsers.kit.argument_types import arguments_schema
 from gateway_parsers.kit.encoded import EncodedArguments
 from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.header_shape import HeaderShape
 from gateway_parsers.kit.json_value import JsonValue
+from gateway_parsers.kit.keyword_arguments import keyword_arguments
 from gateway_parsers.kit.markers import WHITESPACE, MarkerContext
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
@@ -27,7 +29,10 @@ _NAME_SO_FAR: Final = re.compile(
     r"""\{\s*(?:"|"n|"na|"nam|"name|"name"\s*|"name"\s*:\s*|"name"\s*:\s*"[^"\\\n]*|"""
     r""""name"\s*:\s*"[^"\\\n]+"\s*(?:,\s*(?:"\w*|"\w+"\s*|"\w+"\s*:\s*)?)?)?"""
 )
-_NOTHING: Final = ("null", "None")
+_NOTHING: Final = ("null", "None", "[]")
+
+_BRACKETS: Final = "[(" + WHITESPACE
+"""What may precede arguments without being text."""
 
 
 class HeaderReader(StepReader):
@@ -257,7 +262,8 @@ class HeaderReader(StepReader):
         return start
 
     def _begin_json(self, pos: int) -> int:
-        if not self._start(*self._label, lead="".join(self._free)):
+        lead = "".join(self._free).strip(_BRACKETS)
+        if not self._start(*self._label, lead=lead):
             self._fail()
             return pos
         self._value = JsonValue(self._shape.stops, special=True)
@@ -326,11 +332,15 @@ class HeaderReader(StepReader):
             text = without_margins(text.removesuffix("```"))
         custom = is_custom(self._tools.get(self._label[0]))
         nothing = not text or (not custom and text in _NOTHING)
-        if not (nothing or custom) or not self._start(*self._label):
+        arguments = "{}" if nothing else custom_arguments(text) if custom else None
+        if arguments is None:
+            schema = arguments_schema(self._tools.get(self._label[0]))
+            arguments = keyword_arguments(text, schema)
+        if arguments is None or not self._start(*self._label):
             self._fail()
             return
         self.recoveries += 1
-        self._arguments("{}" if nothing else custom_arguments(text))
+        self._arguments(arguments)
         self._end_call()
 
     def _json(self, text: str, pos: int, final: bool) -> int:
@@ -389,7 +399,7 @@ class HeaderReader(StepReader):
             return len(text) if final else start  # an end marker that is cut off or incomplete
         if marker is not None and not final and shape.after_json.may_grow(text, start, marker):
             return start
-        if marker is None and (text[start] in "}]" or (self._fenced and text[start] == "`")):
+        if marker is None and (text[start] in "}])" or (self._fenced and text[start] == "`")):
             self.recoveries += 1
             return start + 1
         if marker is None:

@@ -31,7 +31,7 @@ class JsonCallReader(StepReader):
 
     __slots__ = (
         "_bare", "_begun", "_beside", "_buffer", "_calls", "_depth", "_doubled", "_encoded", "_free", "_have_arguments", "_is_beside", "_key", "_key_open",
-        "_length", "_list", "_name", "_scalar", "_some_arguments", "_spare", "_syntax", "_text", "_tools", "_value",
+        "_length", "_list", "_listed", "_name", "_scalar", "_some_arguments", "_spare", "_syntax", "_text", "_tools", "_value",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +87,8 @@ class JsonCallReader(StepReader):
         self._depth = 0
         self._begun = False
         self._doubled = False
+        self._listed = False
+        """Whether the arguments are in a list that has no end yet."""
         self._name: str | None = None
         self._buffer: list[str] = []
         self._have_arguments = False
@@ -164,6 +166,9 @@ class JsonCallReader(StepReader):
         if text[pos] == "{" and self._is_doubled():
             self.recoveries += 1
             self._doubled = True
+            return pos + 1
+        if text[pos] == "]" and self._listed:
+            self._listed = False
             return pos + 1
         if text[pos] != "}":
             return self._broken(pos)
@@ -259,23 +264,32 @@ class JsonCallReader(StepReader):
             self._step = JsonCallReader._free_arguments
             self._have_arguments = True
         elif text[pos] == "[":
-            self._step = JsonCallReader._empty_list
+            self._step = JsonCallReader._in_list
             return pos + 1
+        elif text[pos] in "},":
+            self.recoveries += 1  # a missing value
+            self._have_arguments = True
+            self._step = JsonCallReader._member
         else:
             self._step = JsonCallReader._arguments_value
             self._have_arguments = True
             self._scalar = "" if text[pos] != "{" else None
         return pos
 
-    def _empty_list(self, text: str, pos: int, final: bool) -> int:
-        """Inside a list in place of the arguments, which may only be empty."""
+    def _in_list(self, text: str, pos: int, final: bool) -> int:
+        """Inside a list in place of the arguments, which may be empty or have them as its only item."""
         pos = skip(text, pos, WHITESPACE)
         if pos == len(text):
             return pos
-        if text[pos] != "]":
+        if text[pos] not in "]{":
             return self._broken(pos)
         self.recoveries += 1
         self._have_arguments = True
+        if text[pos] == "{":
+            self._listed = True
+            self._scalar = None
+            self._step = JsonCallReader._arguments_value
+            return pos
         self._step = JsonCallReader._member
         return pos + 1
 
@@ -479,6 +493,9 @@ class JsonCallReader(StepReader):
         if char == ";" or (enclosed and char in "]},"):
             self.recoveries += char == "}"
             self._list = self._list and char != "]"
+            return pos + 1
+        if char == "}" and self._bare:
+            self.recoveries += 1
             return pos + 1
         if char == "`" and enclosed and not self._bare:
             self.recoveries += 1

@@ -12,7 +12,9 @@ from gateway_parsers.kit.constrain import calls_of
 from gateway_parsers.kit.json_call_reader import JsonCallReader
 from gateway_parsers.kit.json_shape import JsonShape
 from gateway_parsers.kit.python_reader import PythonReader, PythonShape
-from gateway_parsers.kit.syntax import Accept, CallReader
+from gateway_parsers.kit.syntax import Accept, CallReader, CallSyntax
+from gateway_parsers.kit.tag_reader import TagReader
+from gateway_parsers.kit.tags import TagShape
 from gateway_parsers.kit.template import constraints, fill, in_order
 
 
@@ -31,6 +33,10 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     """Whether calls are in one JSON list inside one pair of markers."""
     reads_python: PythonShape | None = None
     """Python calls of offered tools after the same marker, if it is no bracket."""
+    reads_tags: CallSyntax | None = None
+    """Calls in tags after the same marker, which some models of the family write."""
+    reads_named: TagShape | None = None
+    """Calls of offered tools after the same marker that start with the name."""
     head: str = '{"name": {name}, "arguments": '
     """A call's object up to its arguments. `{index}` counts calls from 0."""
 
@@ -47,16 +53,24 @@ class JsonCalls(JsonShape, frozen=True, kw_only=True):
     def reader(
         self, marker: str, accept: Accept | None, tools: Mapping[str, ToolDefinition]
     ) -> CallReader:
-        python = self.reads_python
-        if python is None or marker in self.bare:
+        python, tags, named = self.reads_python, self.reads_tags, self.reads_named
+        if marker in self.bare or not (python or tags or named):
             return JsonCallReader(self, marker, accept, tools)
+
+        def offered(name: str) -> bool:
+            return name in tools and (accept is None or bool(accept(name)))
 
         def choose(first: str) -> CallReader:
+            if first == "<" and tags is not None:
+                return tags.reader(marker, accept, tools)
             if first.isalpha() or first == "_":
-                return PythonReader(python, marker, tools.__contains__, tools)
+                if python is not None:
+                    return PythonReader(python, marker, tools.__contains__, tools)
+                if named is not None:
+                    return TagReader(named, marker, offered, tools, names=tuple(tools))
             return JsonCallReader(self, marker, accept, tools)
 
-        return ChoiceReader(marker, choose)
+        return ChoiceReader(marker, choose, mark=self.start if tags is not None else "")
 
     def write(self, calls: Sequence[CallPiece]) -> str:
         objects = [

@@ -8,15 +8,22 @@ from typing import Final, Literal, TypeAlias
 
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.json_words import LITERALS, is_scalar, scalar
-from gateway_parsers.kit.markers import WHITESPACE, MarkerSet
+from gateway_parsers.kit.markers import WHITESPACE, MarkerContext, MarkerSet
 from gateway_parsers.kit.reader import skip
 
 QUOTES: Final = "\"'"
+_ODD_QUOTES: Final = {"“": "”", "”": "”", "„": "”", "‘": "’", "’": "’", "`": "`"}
+"""Marks that models write around keys and values in place of quotation marks, with those that end them."""
+ODD_QUOTES: Final = "".join(_ODD_QUOTES)
+_COMMENTS: Final = {"//": "\n", "/*": "*/"}
 CLOSER: Final = {"{": "}", "[": "]"}
 MAX_SPACES: Final = 64
 """White space, in characters, beyond which lookahead stops."""
 _TOKEN: Final = re.compile(r"[\w$+.\-\"'{\[]")
 """First characters of a key or value where one is optional."""
+_ANYWHERE: Final = MarkerContext()
+_COMMENT_AFTER: Final = re.compile(r"\s+(?://|#).*|\s*/\*.*\*/", re.DOTALL)
+"""A comment after a number or a literal."""
 _RUN_ENDS: Final = ",:}]\n\"'"
 
 
@@ -29,7 +36,7 @@ class JsonStructure:
     """The part of `JsonValue` that handles brackets and everything outside strings."""
 
     __slots__ = (
-        "_closers", "_comma", "_is_text", "_place", "_quote", "_run", "_run_ends", "_stops", "done", "interrupted", "repairs",
+        "_closers", "_comma", "_comment", "_empty", "_is_text", "_place", "_quote", "_run", "_run_ends", "_stops", "done", "interrupted", "repairs",
     )  # fmt: skip
 
     def __init__(self, stops: MarkerSet) -> None:
@@ -41,7 +48,11 @@ class JsonStructure:
         self._closers: list[str] = []
         self._place: ExpectedToken = "value"
         self._quote = ""
-        """The delimiter of the open string."""
+        """The delimiter that ends the open string."""
+        self._empty = False
+        """Whether nothing follows the mark that has begun the open string."""
+        self._comment = ""
+        """The end of the open comment."""
         self._comma: list[str] | None = None
         """A comma and the text after it, held until it is known to be valid."""
         self._run: list[str] | None = None
@@ -73,8 +84,9 @@ class JsonStructure:
         return "".join(parts)
 
     def _begin_string(self, quote: str, pos: int, parts: list[str]) -> int:
-        self.repairs += quote == "'"
-        self._quote = quote
+        self.repairs += quote != '"'
+        self._quote = _ODD_QUOTES.get(quote, quote)
+        self._empty = True
         parts.append('"')
         return pos + 1
 
@@ -88,6 +100,8 @@ class JsonStructure:
         """Read inside brackets, outside strings."""
         if self._run is not None:
             return self._more_run(text, pos, final, parts)
+        if self._comment:
+            return self._more_comment(text, pos, final)
         char = text[pos]
         if char in WHITESPACE:
             after = skip(text, pos, WHITESPACE)
@@ -117,6 +131,15 @@ class JsonStructure:
             parts.append(":")
             self._place = "value"
             return pos + 1
+        if char == "/":
+            if pos + 1 == len(text) and not final:
+                return pos
+            if (end := _COMMENTS.get(text[pos : pos + 2])) is not None:
+                self.repairs += 1
+                self._comment = end
+                return pos + 2
+        if char in _ODD_QUOTES and place in ("key", "value"):
+            return self._begin_token(char, text, pos, final, parts)
         if (place != "value" and not _TOKEN.match(char)) or char == ":":
             self.repairs += 1  # nothing can start with this character: dropped
             return pos + 1
@@ -138,13 +161,31 @@ class JsonStructure:
         if self._comma is not None:
             parts += self._comma
             self._comma = None
-        if char in QUOTES:
+        if char in QUOTES or char in _ODD_QUOTES:
             return self._begin_string(char, pos, parts)
         if char in CLOSER:
             return self._open(char, pos, parts)
         self._run = [char]
         self._is_text = False
         return pos + 1
+
+    def _more_comment(self, text: str, pos: int, final: bool) -> int:
+        """Skip a comment, which markers end, too."""
+        comment = self._comment
+        stop = self._stops.find(text, pos, _ANYWHERE, final=final)
+        limit = stop[0] if stop is not None else len(text)
+        found = text.find(comment, pos, limit)
+        if found >= 0:
+            self._comment = ""
+            return found + len(comment)
+        if stop is not None:
+            self._comment = ""
+            return limit
+        if not final:
+            limit -= max(
+                self._stops.held(text, pos, _ANYWHERE), comment == "*/" and text.endswith("*")
+            )
+        return limit
 
     def _next_place(self) -> ExpectedToken:
         return "key" if self._closers[-1] == "}" else "value"
@@ -219,15 +260,17 @@ class JsonStructure:
             return
         run = "".join(self._run)
         self._run = None
-        word = run.rstrip(WHITESPACE)
+        written = word = run.rstrip(WHITESPACE)
         if self._place == "key":
             as_json = quoted(word)
             self._place = "colon"
         else:
+            if (hit := _COMMENT_AFTER.search(word)) and is_scalar(scalar(word[: hit.start()])):
+                word = word[: hit.start()]
             as_json = scalar(word)
             self._place = "after"
-        self.repairs += as_json != word
-        parts += (as_json, run[len(word) :])
+        self.repairs += as_json != written
+        parts += (as_json, run[len(written) :])
 
 
 @lru_cache(maxsize=256)

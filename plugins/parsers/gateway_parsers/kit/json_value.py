@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from gateway_parsers.kit.json_structure import (
     CLOSER,
     MAX_SPACES,
+    ODD_QUOTES,
     QUOTES,
     JsonStructure,
 )
@@ -21,15 +22,19 @@ StringStop: TypeAlias = Callable[[str], Any]
 _STRING_STOP: Final = {
     '"': re.compile(r'["\\\x00-\x1f]'),
     "'": re.compile(r"['\"\\\x00-\x1f]"),
+    "”": re.compile(r'[”"\\\x00-\x1f]'),
+    "’": re.compile(r'[’"\\\x00-\x1f]'),
+    "`": re.compile(r'[`"\\\x00-\x1f]'),
 }
 _PLAIN_STOPS: Final = "\"'\\"
 _SCALAR_END: Final = re.compile(r'[\s,:"{}\[\]]')
 _ESCAPABLE: Final = 'bfnrt"\\/'
 _CONTROL: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _HEX: Final = re.compile(r"[0-9a-fA-F]{0,4}")
-_NEXT_KEY: Final = re.compile(rf"""(["']?)[\w$. -]{{1,64}}(["']?)\s{{0,{MAX_SPACES}}}:""")
+_QUOTE: Final = f"""["'{ODD_QUOTES}]?"""
+_NEXT_KEY: Final = re.compile(rf"{_QUOTE}[\w$. -]{{1,64}}{_QUOTE}\s{{0,{MAX_SPACES}}}:")
 """A key that may lack a quotation mark."""
-_KEY_SO_FAR: Final = re.compile(rf"""["']?[\w$. -]{{0,64}}["']?\s{{0,{MAX_SPACES}}}""")
+_KEY_SO_FAR: Final = re.compile(rf"{_QUOTE}[\w$. -]{{0,64}}{_QUOTE}\s{{0,{MAX_SPACES}}}")
 _MAX_KEY: Final = 2 + 64 + MAX_SPACES
 
 
@@ -44,7 +49,7 @@ class JsonValue(JsonStructure):
     one inside a string that is followed by another one, or by nothing, also does: the string's end is missing.
     """
 
-    __slots__ = ("_outer", "_scalar", "_string_stops")
+    __slots__ = ("_outer", "_scalar", "_string_stops", "_triple")
 
     def __init__(self, stops: MarkerSet, *, special: bool = False, member: bool = False) -> None:
         """`member`: the value is a string that is a member of an object, so that what follows tells whether a quotation
@@ -56,6 +61,8 @@ class JsonValue(JsonStructure):
             self._closers.append("}")
         self._string_stops = string_stops(stops.firsts if special else "")
         self._scalar = False
+        self._triple = False
+        """Whether three quotation marks delimit the open string."""
 
     def read(self, text: str, pos: int, *, final: bool) -> tuple[int, str]:
         """Continue at `pos`. Returns where reading stopped, and the value's text up to there.
@@ -80,7 +87,7 @@ class JsonValue(JsonStructure):
     @property
     def stop_in_string(self) -> StringStop | None:
         """Text in which it finds nothing is part of the open string as it stands; None if no string is open."""
-        return self._string_stops[self._quote].search if self._quote else None
+        return self._string_stops[self._quote].search if self._quote and not self._empty else None
 
     def ending(self) -> str:
         """What completes a value that ended anywhere, even in a string."""
@@ -88,8 +95,7 @@ class JsonValue(JsonStructure):
         end = ""
         if self._quote:
             end = '"'
-            self._quote = ""
-            self._place = "colon" if self._place == "key" else "after"
+            self._end_string()
         return end + self.closing()
 
     def _top(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
@@ -112,6 +118,15 @@ class JsonValue(JsonStructure):
 
     def _string(self, text: str, pos: int, final: bool, parts: list[str]) -> int:
         quote = self._quote
+        if self._empty:
+            triple = self._is_triple(text, pos, final)
+            if triple is None:
+                return pos
+            self._empty = False
+            if triple:
+                self.repairs += 1
+                self._triple = True
+                return pos + 2
         hit = self._string_stops[quote].search(text, pos)
         if hit is None:
             parts.append(text[pos:])
@@ -120,28 +135,51 @@ class JsonValue(JsonStructure):
         if at > pos:
             parts.append(text[pos:at])
         char = text[at]
-        if char in self._stops.firsts and char not in _PLAIN_STOPS:
+        if char in self._stops.firsts and char not in _PLAIN_STOPS and char != quote:
             return self._marker_in_string(text, at, final, parts)
         if char == "\\":
             return self._escape(text, at, final, parts)
-        if char == quote:
-            closes = self._closes(text, at + 1, final)
+        if char == quote or (char == '"' and quote == "”"):
+            length = 3 if self._triple else 1
+            if self._triple and not text.startswith(quote * 3, at):
+                if (
+                    len(text) - at < 3
+                    and text.startswith(quote * (len(text) - at), at)
+                    and not final
+                ):
+                    return at
+                closes: bool | None = False
+            else:
+                closes = self._closes(text, at + length, final)
             if closes is None:
                 return at
             if closes:
                 parts.append('"')
-                self._quote = ""
-                self._place = "colon" if self._place == "key" else "after"
+                self._end_string()
                 self.done = len(self._closers) == self._outer
-                return at + 1
+                return at + length
         self.repairs += 1
         if char == '"':
             parts.append('\\"')
-        elif char == "'":
+        elif char >= " ":
             parts.append(char)
         else:
             parts.append(_CONTROL.get(char) or f"\\u{ord(char):04x}")
         return at + 1
+
+    def _end_string(self) -> None:
+        self._quote = ""
+        self._triple = False
+        self._place = "colon" if self._place == "key" else "after"
+
+    def _is_triple(self, text: str, pos: int, final: bool) -> bool | None:
+        """Whether the mark that has begun the open string is the first of three; None if more text is needed."""
+        quote = self._quote
+        if quote not in QUOTES or self._place != "value" or not self._closers:
+            return False
+        return text.startswith(quote * 2, pos) or (
+            None if text.startswith(quote, pos) and pos + 1 == len(text) and not final else False
+        )
 
     def _marker_in_string(self, text: str, at: int, final: bool, parts: list[str]) -> int:
         stops = self._stops
@@ -162,8 +200,7 @@ class JsonValue(JsonStructure):
             return after
         parts.append('"')
         self.repairs += 1
-        self._quote = ""
-        self._place = "colon" if self._place == "key" else "after"
+        self._end_string()
         self.interrupted = True
         return at
 
@@ -211,9 +248,10 @@ class JsonValue(JsonStructure):
             if following == len(text) or following - at > MAX_SPACES:
                 return True if final or following - at > MAX_SPACES else None
             return self._may_follow(text, following, final)
-        if char in QUOTES and self._closers[-1] == "}" and "\n" not in text[after:at]:
+        quotes = char in QUOTES or (char != "`" and char in ODD_QUOTES)
+        if quotes and self._closers[-1] == "}" and "\n" not in text[after:at]:
             return self._is_key(text, at, final)
-        return char in "}]`" or (char in QUOTES and "\n" in text[after:at])
+        return char in "}]`" or (quotes and "\n" in text[after:at])
 
     def _may_follow(self, text: str, pos: int, final: bool) -> bool | None:
         """Whether a key or a value of the innermost bracket may start at `pos`, after a comma."""
@@ -225,7 +263,7 @@ class JsonValue(JsonStructure):
                 return True if final else None
         if self._closers[-1] == "}":
             return char in "\"'},/" or self._is_key(text, pos, final)
-        return char in "\"'{[],-" or char.isalnum()
+        return char in "\"'{[],-" or char in ODD_QUOTES or char.isalnum()
 
     def _is_key(self, text: str, pos: int, final: bool) -> bool | None:
         """Whether a key, possibly with missing quotation marks, starts at `pos`; None if more text is needed."""

@@ -12,6 +12,9 @@ _WORDS: Final = {
     "True": "true",
     "False": "false",
     "None": "null",
+    "TRUE": "true",
+    "FALSE": "false",
+    "NULL": "null",
     "undefined": "null",
     "NaN": "null",
 }

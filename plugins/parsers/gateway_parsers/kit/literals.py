@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.sdk.json_schema import ANY_TYPE, SchemaNode
 from gateway_parsers.kit import lenient_strings
+from gateway_parsers.kit.argument_types import member_node
 from gateway_parsers.kit.coercion import coerced, quoted
 from gateway_parsers.kit.json_text import escape
 from gateway_parsers.kit.json_words import scalar
@@ -377,7 +378,7 @@ class LiteralValue:
         container = self._stack[-1]
         is_word = self._held is None
         self._held = None
-        container.key = container.node.member(key) if container.node is not None else None
+        container.key = member_node(container.node, key) if container.node is not None else None
         if container.undecided:
             container.first = quoted(key), scalar(key) if is_word else quoted(key)
         else:

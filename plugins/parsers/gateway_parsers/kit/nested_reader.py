@@ -17,6 +17,7 @@ from gateway_parsers.kit.arguments import ArgumentWriter, typed
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
+from gateway_parsers.kit.odd_names import has_odd_names, more_of_known, more_of_quoted
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tags import attribute_of
@@ -234,6 +235,12 @@ class NestedTagReader(StepReader):
         self._tag += text[pos:end]
         if hit is None:
             return end
+        more = self._more_of_tag(text, end, final)
+        if more is None:
+            return end
+        if more:
+            self._tag += text[end : end + more]
+            return end + more
         self._step = NestedTagReader._text
         tag = self._tag.strip()
         if not self._in_call:
@@ -243,6 +250,17 @@ class NestedTagReader(StepReader):
         else:
             self._open_element(tag)
         return end + 1
+
+    def _more_of_tag(self, text: str, pos: int, final: bool) -> int | None:
+        """The number of characters from the `>` at `pos` on that belong to the tag; None if more text is needed."""
+        if not self._in_call or (self._writer is not None and not self._closing):
+            return 0
+        if '"' in self._tag or "'" in self._tag:
+            return more_of_quoted(self._tag, text, pos, final=final)
+        names = self._node.resolved().get("properties")
+        if not isinstance(names, dict) or not has_odd_names(names):
+            return 0
+        return more_of_known(self._tag.strip(), names, text, pos, final=final)
 
     def _outer_tag(self, tag: str) -> None:
         if self._closing and tag == "tool_call" and self._calls:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.sdk import TextDelta, ToolDefinition
 from gateway.sdk.json_schema import SchemaNode
-from gateway_parsers.kit.argument_types import arguments_schema
+from gateway_parsers.kit.argument_types import arguments_schema, member_node
 from gateway_parsers.kit.coercion import quoted
 from gateway_parsers.kit.literal_syntax import PYTHON, LiteralSyntax
 from gateway_parsers.kit.literals import LiteralValue
@@ -243,7 +243,7 @@ class PythonReader(StepReader):
         self._arguments_begun = True
         self._position += 1
         self._key = ""
-        self._value = LiteralValue(self._shape.literals, self._node.member(key))
+        self._value = LiteralValue(self._shape.literals, member_node(self._node, key))
         self._step = PythonReader._in_value
 
     def _in_value(self, text: str, pos: int, final: bool) -> int:

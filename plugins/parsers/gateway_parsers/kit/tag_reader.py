@@ -4,78 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice
 from typing import Final
 
 from gateway.sdk import TextDelta, ToolDefinition
-from gateway.sdk.json_schema import SchemaNode
 from gateway_parsers.kit.argument_types import arguments_schema
-from gateway_parsers.kit.arguments import ArgumentWriter, Hint
+from gateway_parsers.kit.arguments import ArgumentWriter
 from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_margins
 from gateway_parsers.kit.json_value import JsonValue
-from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
-from gateway_parsers.kit.reader import StepReader, may_become, skip
+from gateway_parsers.kit.keyword_arguments import keyword_arguments
+from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext
+from gateway_parsers.kit.reader import may_become, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
-from gateway_parsers.kit.tags import TagShape, hint_of
-from gateway_parsers.kit.value_end import after_misspelt_end, is_end, is_key
+from gateway_parsers.kit.tag_parameters import TagParameters
+from gateway_parsers.kit.tags import TagShape
 
 _NAME: Final = re.compile(r"[^\s<>{}\[\]()\"'|]+")
+_GLUED: Final = re.compile(r"([\w.:-]+)\s*([ \t(].*)", re.DOTALL)
+"""A name with what may be its arguments."""
+_AFTER_NAME: Final = "<{(>:" + WHITESPACE
 _PROSE: Final = re.compile(r"[\s<{]")
 """What ends a name."""
 _ADDRESSEE_END: Final = re.compile(r"[^\w.\-]")
-_KEY_AND_VALUE: Final = re.compile(r"\s*([\w.-]+)\s*[:=]\s*(\S.*)")
-"""A key on a line that its value starts, as in `<parameter=ids: [1]`."""
 _ANYWHERE: Final = MarkerContext()
-_QUOTED_KEY: Final = {
-    quote: re.compile(
-        rf"[^{quote}<\n]*{quote}[ \t]*(?:[\w:.-]{{1,64}}[ \t]*=[ \t]*{quote}[^{quote}<\n]*{quote}[ \t]*){{0,8}}>"
-    )
-    for quote in "\"'"
-}
-"""The rest of a tag whose key has a `>`, which is at most `MAX_NAME` characters long."""
-_MORE_OF_KEY: Final = re.compile(r"[^<>\n]{1,128}")
-_MANY_KEYS: Final = 256
-"""Parameters of a tool among which one with a `>` in its name is searched."""
-_KEY_SO_FAR: Final = re.compile(r"[^<\n]*")
-_CDATA: Final = "<![CDATA["
-_CDATA_END: Final = "]]>"
 _BEFORE_JSON: Final = " \t:>("
 """What may be between a name and its arguments as JSON on one line."""
 _FOREIGN_END: Final = re.compile(r"</[\w:.-]{1,64}>")
 _FOREIGN_END_SO_FAR: Final = re.compile(r"<(?:/[\w:.-]{0,64})?")
 _AROUND_JSON: Final = ")}]>;,`" + WHITESPACE
+_LEAD_OF_JSON: Final = re.compile(r"\s*(?:`{1,3}\w{0,16}|[\[(])\s*")
+_NOTHING: Final = ("null", "None", "[]")
 _SEPARATORS: Final = ",;" + WHITESPACE
 """Junk between parameters that is no text."""
 _MAX_LEAD: Final = 400
 """Number of characters between the name of a function and its first parameter that make it no call."""
-_MAX_HEAD: Final = 2 * MAX_NAME
 _MAX_JUNK: Final = 40
 """Maximum number of meaningless characters between a key and its value."""
-_MAX_TYPE: Final = 200
-"""Maximum number of characters of a value's type and its end."""
-_MAX_QUOTED: Final = 400
-"""Characters after an end of the call within which the end of its value is searched."""
 
 
-class TagReader(StepReader):
+class TagReader(TagParameters):
     """The reader of `TagShape`. A call starts when its name is known. String values are emitted as they arrive."""
 
-    __slots__ = (
-        "_before",
-        "_called",
-        "_calls",
-        "_head",
-        "_json",
-        "_junk",
-        "_junk_length",
-        "_nested",
-        "_odd_keys",
-        "_rest",
-        "_schema",
-        "_shape",
-        "_tools",
-        "_writer",
-    )  # fmt: skip
+    __slots__ = ("_called", "_calls", "_junk", "_junk_length", "_names", "_tools")
 
     def __init__(
         self,
@@ -83,28 +52,24 @@ class TagReader(StepReader):
         marker: str,
         accept: Accept | None,
         tools: Mapping[str, ToolDefinition],
+        *,
+        names: tuple[str, ...] = (),
     ) -> None:
+        """`names`: what the first call may be named; anything else is no call from the first character that differs.
+        Empty: anything."""
         named = marker == shape.call_open or not shape.call_open
         first = TagReader._name if named else TagReader._outside
-        super().__init__(marker, accept, TagReader._preface if marker in shape.prefaces else first)
-        self._shape = shape
+        super().__init__(
+            shape, marker, accept, TagReader._preface if marker in shape.prefaces else first
+        )
         self._tools = tools
-        self._head = ""
+        self._names = names
         self._calls = 0
         self._called = ""
         """The name of the open call, which starts with its arguments."""
         self._junk: list[str] = []
         """Text in the open call outside of its parameters."""
         self._junk_length = 0
-        self._json: JsonValue | None = None
-        self._rest = ""
-        """Trailing text that may be the start of an end marker."""
-        self._before = ""
-        """Last character of the open value."""
-        self._nested = 0
-        """Number of nested values that the open value has started itself."""
-        self._schema = SchemaNode({})
-        self._writer = ArgumentWriter(self._schema, shape.trim)
 
     def finish(self, *, stopped: bool) -> None:
         if self.status != "more":
@@ -166,7 +131,8 @@ class TagReader(StepReader):
         shape = self._shape
         head = self._head[: len(self._head) - shape.heads.held(self._head, 0, _ANYWHERE)]
         name = shape.name(head) if self._step is TagReader._name else ""
-        if not stopped or name not in self._tools or not self._accepts(name):
+        known = name in self._tools and not self._names
+        if not stopped or not known or not self._accepts(name):
             self._fail()
             return
         self._begin_arguments(name)
@@ -305,6 +271,10 @@ class TagReader(StepReader):
     def _name(self, text: str, pos: int, final: bool) -> int:
         if not self._head:
             pos = skip(text, pos, WHITESPACE)
+        if self._names:
+            reached = self._first_name(text, pos)
+            if self._names:
+                return reached
         if self._shape.prose_starts:
             hit = _PROSE.search(text, pos)
             if hit is not None and not self._shape.heads.at(text, hit.start()):
@@ -327,6 +297,9 @@ class TagReader(StepReader):
             return pos
         head = self._head.rstrip(_BEFORE_JSON) if marker.action == "open" else self._head
         name = self._shape.name(head)
+        in_line = None if self._shape.name_attribute else _GLUED.fullmatch(head.lstrip())
+        if in_line is not None and in_line[1] in self._tools and self._accepts(in_line[1]):
+            return self._begin_glued(in_line[1], in_line[2], marker, pos)
         if self._shape.doubled_names and name not in self._tools:
             first, _, second = name.partition(".")
             name = first if first == second and first in self._tools else name
@@ -341,6 +314,35 @@ class TagReader(StepReader):
         self._step = TagReader._body
         self.recoveries += marker.action == "swallow"
         return pos + len(marker.text) if marker.action in ("head", "swallow") else pos
+
+    def _first_name(self, text: str, pos: int) -> int:
+        """Read characters of a name that is one of `_names`. They are empty once it is known to be one; the characters
+        are then read again."""
+        start = pos
+        while pos < len(text):
+            head = self._head + text[start:pos]
+            if head in self._names and text[pos] in _AFTER_NAME:
+                self._names = ()
+                return start
+            head += text[pos]
+            if not any(name.startswith(head) for name in self._names):
+                self._fail()
+                break
+            pos += 1
+        self._head += text[start:pos]
+        return pos
+
+    def _begin_glued(self, name: str, rest: str, marker: Marker, pos: int) -> int:
+        """Begin a call whose name runs into what may be its arguments, `rest`."""
+        self._head = ""
+        self._begin_arguments(name)
+        self._step = TagReader._body
+        self._add_junk(rest)
+        if marker.action not in ("head", "swallow") or self.status == "failed":
+            return pos
+        if marker.text == "\n":
+            self._add_junk("\n")
+        return pos + len(marker.text)
 
     def _glued_key(self) -> tuple[str, str] | None:
         """The tool and its parameter in a name that runs into the first key, because the key's start is missing."""
@@ -384,8 +386,7 @@ class TagReader(StepReader):
         self._writer = ArgumentWriter(self._schema, self._shape.trim)
         self._json = None
         self._called = name
-        self._odd_keys: bool | None = None
-        """Whether the tool has parameters with a `>` in their names."""
+        self._odd_keys = None
         self._junk = []
         self._junk_length = 0
 
@@ -395,23 +396,6 @@ class TagReader(StepReader):
         self.undecided = False
         self._raw.clear()
         self._step = TagReader._outside
-
-    def _collect(
-        self, markers: MarkerSet, text: str, pos: int, final: bool
-    ) -> tuple[int, Marker | None]:
-        """Collect text up to a marker of `markers`."""
-        room = _MAX_HEAD - len(self._head)
-        hit = markers.find(text, pos, _ANYWHERE, final=final, until=pos + room)
-        if hit is not None:
-            end = hit[0]
-        else:
-            end = len(text) - (0 if final else markers.held(text, pos, _ANYWHERE))
-        if end - pos > room:
-            self._head += text[pos : pos + room]
-            self._too_long()
-            return pos + room, None
-        self._head += text[pos:end]
-        return (end, None) if hit is None else hit
 
     def _too_long(self) -> None:
         if self.undecided:
@@ -435,12 +419,17 @@ class TagReader(StepReader):
             return start
         hit = shape.body.find(text, start, _ANYWHERE, final=final)
         if hit is None or hit[0] > start:
-            bare_json = text[start] == "{" and self._writer.empty and not self._junk_length
-            if bare_json and self._json is None:
-                self._begin()
-                self._json = JsonValue(shape.body)
-                self._step = TagReader._json_body
-                return start
+            if self._writer.empty and self._json is None:
+                if text[start] == "{" and self._is_lead_of_json(""):
+                    self._begin()
+                    self._junk = []
+                    self._junk_length = 0
+                    self._json = JsonValue(shape.body)
+                    self._step = TagReader._json_body
+                    return start
+                if self._is_lead_of_json(text[start]):
+                    self._add_junk(text[start])
+                    return start + 1
             limit = hit[0] if hit is not None else len(text)
             if hit is None:
                 limit -= shape.body.held(text, start, _ANYWHERE)
@@ -467,6 +456,14 @@ class TagReader(StepReader):
         elif not shape.call_close or marker.text != shape.end:
             self._done()
         return start
+
+    def _is_lead_of_json(self, more: str) -> bool:
+        """Whether what precedes parameters, with `more`, is no text if an object with all arguments follows."""
+        if not self._junk_length and not more:
+            return True
+        if self._junk_length > _MAX_JUNK:
+            return False
+        return _LEAD_OF_JSON.fullmatch("".join(self._junk) + more) is not None
 
     def _junk_limit(self, start: int, end: int) -> int:
         """Where text outside of the parameters from `start` to `end` is too much for a call; `end` if it is not."""
@@ -496,288 +493,24 @@ class TagReader(StepReader):
             self._step = TagReader._body
         return pos
 
-    def _key(self, text: str, pos: int, final: bool) -> int:
-        pos, marker = self._collect(self._shape.keys, text, pos, final)
-        if marker is None:
-            return pos
-        if marker.text == ">":
-            more = self._more_of_key(text, pos, final)
-            if more is None:
-                return pos
-            if more:
-                self._head += text[pos : pos + more]
-                return pos + more
-        head, self._head = self._head, ""
-        if marker.action == "call":
-            self.recoveries += 1  # another key begins
-            return pos + len(marker.text)
-        if marker.action == "stop":
-            self.recoveries += 1  # a key without a value is dropped
-            self._step = TagReader._body
-            return pos
-        self.recoveries += marker.action == "open" or marker.text == "\n"
-        value = ""
-        if marker.text == "\n" and (split := _KEY_AND_VALUE.fullmatch(head)) is not None:
-            head, value = split[1], split[2]
-        key, hint = self._shape.key(head)
-        if self._shape.cdata and not key:
-            self.recoveries += 1
-            key = self._next_name()
-        if self._shape.type_open and marker.action == "head":
-            self._head = key
-            self._step = TagReader._type
-            return pos + len(marker.text)
-        self._begin_value(key, hint)
-        if value:
-            self._write(value)
-        self._flush()
-        if self._shape.cdata:
-            self._step = TagReader._cdata_start
-        else:
-            gap = self._shape.value_open and marker.action == "head"
-            self._step = TagReader._gap if gap else TagReader._value
-        return pos + len(marker.text)
-
-    def _more_of_key(self, text: str, pos: int, final: bool) -> int | None:
-        """The number of characters from the `>` at `pos` on that belong to the key; None if more text is needed."""
-        if not self._shape.key_attribute:
-            return self._more_of_known_key(text, pos, final)
-        quote = next((mark for mark in "\"'" if self._head.count(mark) % 2), "")
-        if not quote:
-            return 0
-        hit = _QUOTED_KEY[quote].match(text, pos, pos + MAX_NAME)
-        if hit is not None:
-            return hit.end() - 1 - pos
-        begun = _KEY_SO_FAR.match(text, pos)
-        waits = begun is not None and begun.end() == len(text) and len(text) - pos <= MAX_NAME
-        return None if waits and not final else 0
-
-    def _more_of_known_key(self, text: str, pos: int, final: bool) -> int | None:
-        """Like `_more_of_key`, for keys without quotation marks: the tool has such a parameter."""
-        names = self._schema.resolved().get("properties")
-        if not isinstance(names, dict):
-            return 0
-        if self._odd_keys is None:
-            self._odd_keys = any(">" in name for name in islice(names, _MANY_KEYS))
-        if not self._odd_keys:
-            return 0
-        head = self._shape.key(self._head)[0]
-        if pos + 1 == len(text) and not final:
-            return None
-        end = pos
-        while (hit := _MORE_OF_KEY.match(text, end + 1)) is not None:
-            if hit.end() - pos > MAX_NAME:
-                break
-            if hit.end() == len(text) and not final:
-                return None
-            if text[hit.end() : hit.end() + 1] != ">":
-                break
-            if head + text[pos : hit.end()] in names:
-                return hit.end() - pos
-            end = hit.end()
-            if end + 1 == len(text) and not final:
-                return None
-        return 0
-
-    def _begin_value(self, key: str, hint: Hint) -> None:
-        self._writer.key(key, hint)
-        self._before = ""
-        self._nested = 0
-
-    def _type(self, text: str, pos: int, final: bool) -> int:
-        """Read between a key and `value_open`, where the value's type may be."""
-        start = skip(text, pos, WHITESPACE)
-        if start == len(text):
-            return start
-        opening, closing = self._shape.type_open, self._shape.type_close
-        value_start = start + len(opening)
-        limit = value_start + _MAX_TYPE
-        end = -1
-        if text.startswith(opening, start):
-            end = text.find(closing, value_start, limit)
-            if end < 0 and not final and len(text) < limit:
-                return start
-        elif not final and may_become(text, start, opening):
-            return start
-        key, self._head = self._head, ""
-        self._begin_value(key, hint_of(text[value_start:end]) if end >= 0 else None)
-        self._flush()
-        self._step = TagReader._gap
-        return end + len(closing) if end >= 0 else start
-
-    def _next_name(self) -> str:
-        """The name of a parameter that has none, from the order of the tool's parameters."""
-        names = list(self._schema.resolved().get("properties") or ())
-        return names[self._writer.count] if self._writer.count < len(names) else "value"
-
-    def _cdata_start(self, text: str, pos: int, final: bool) -> int:
-        """At the start of a value that may be a CDATA section."""
-        if text.startswith(_CDATA, pos):
-            self._step = TagReader._cdata_text
-            return pos + len(_CDATA)
-        if not final and may_become(text, pos, _CDATA):
-            return pos
-        self._step = TagReader._value
-        return pos
-
-    def _cdata_text(self, text: str, pos: int, final: bool) -> int:
-        end = text.find(_CDATA_END, pos)
-        limit = end
-        if end < 0:
-            limit = len(text)
-            while not final and limit > pos and _CDATA_END.startswith(text[limit - 1 :]):
-                limit -= 1
-        self._write(text[pos:limit])
-        if end < 0:
-            self._flush()
-            return limit
-        self._writer.end()
-        self._flush()
-        self._step = TagReader._cdata_tail
-        return end + len(_CDATA_END)
-
-    def _cdata_tail(self, text: str, pos: int, final: bool) -> int:
-        """After a CDATA section: the end of the value."""
-        start = skip(text, pos, WHITESPACE)
-        close = self._shape.value_close
-        if start == len(text) or (not final and may_become(text, start, close)):
-            return start
-        self._step = TagReader._body
-        if text.startswith(close, start):
-            return start + len(close)
-        self.recoveries += 1
-        return start
-
-    def _gap(self, text: str, pos: int, final: bool) -> int:
-        """Read between a key and its value."""
-        start = skip(text, pos, WHITESPACE)
-        if start == len(text):
-            return start
-        marker = self._shape.gaps.at(text, start)
-        if marker is None and self._shape.gaps.begins_at(text, start):
-            return len(text) if final else start
-        if marker is not None and marker.action == "open":
-            self._step = TagReader._value
-            return start + len(marker.text)
-        if marker is not None and marker.action == "swallow":
-            self.recoveries += 1
-            return start + len(marker.text)
-        if marker is None:
-            reach = start + _MAX_JUNK
-            hit = self._shape.gaps.find(text, start, _ANYWHERE, final=True, until=reach)
-            near = hit is not None and hit[0] - start <= _MAX_JUNK
-            if (
-                hit is None
-                and not final
-                and len(text) - start <= _MAX_JUNK + self._shape.gaps.longest
-            ):
-                return start
-            if hit is not None and near and hit[1].action == "open":
-                self._add_junk(text[start : hit[0]])
-                self._step = TagReader._value
-                return hit[0] + len(hit[1].text)
-        self.recoveries += 1
-        self._step = TagReader._value  # the value without its own start marker
-        return start
-
-    def _value(self, text: str, pos: int, final: bool) -> int:
-        markers = self._shape.values
-        hit = markers.find(text, pos, _ANYWHERE, final=final)
-        if hit is None:
-            end = len(text) - markers.held(text, pos, _ANYWHERE)
-            self._write(text[pos:end])
-            self._flush()
-            self._rest = text[end:] if final else ""
-            return len(text) if final else end
-        end, marker = hit
-        self._write(text[pos:end])
-        ends = self._ends_value(text, end, marker, final, before=self._before)
-        if ends is None:
-            self._flush()
-            return end
-        after = end + len(marker.text)
-        if not ends:
-            if marker.action != "drift":
-                opens = marker.action in ("key", "open")
-                self._nested = max(0, self._nested + (1 if opens else -1))
-            self._write(marker.text)
-            self._flush()
-            return after
-        closed = marker.action == "close"
-        if marker.action == "drift":
-            end = after_misspelt_end(text, after)
-        self.recoveries += not closed
-        self._writer.end(closed=closed)
-        self._flush()
-        self._step = TagReader._body
-        return after if closed else end
-
-    def _ends_value(
-        self, text: str, at: int, marker: Marker, final: bool, *, before: str
-    ) -> bool | None:
-        """Whether a marker at `at`, after the character `before`, ends the value rather than being part of it; None if
-        more text is needed."""
-        shape = self._shape
-        after = at + len(marker.text)
-        match marker.action:
-            case "close":
-                return is_end(shape, text, after, nested=self._nested, final=final)
-            case "key":
-                return is_key(shape, text, after, before=before, schema=self._schema, final=final)
-            case "open":
-                return False
-            case "drift":
-                return self._is_misspelt_end(text, after, final)
-            case _:
-                quoted = self._is_quoted(text, after, final)
-                return None if quoted is None else not quoted
-
-    def _is_misspelt_end(self, text: str, pos: int, final: bool) -> bool | None:
-        """Whether what starts like the end of the value, up to `pos`, is its end in another spelling, because markup
-        follows that ends the value anyway; None if more text is needed."""
-        start = after_misspelt_end(text, pos)
-        following = self._shape.after_value.at(text, start)
-        if following is None:
-            undecided = start == len(text) or self._shape.after_value.begins_at(text, start)
-            return None if undecided and not final else False
-        if following.action == "close":
-            return False
-        before = text[start - 1]
-        return following.action == "call" or self._ends_value(
-            text, start, following, final, before=before
-        )
-
-    def _write(self, text: str) -> None:
-        """Append to the value."""
-        if text:
-            self._before = text[-1]
-            self._writer.text(text)
-
-    def _is_quoted(self, text: str, pos: int, final: bool) -> bool | None:
-        """Whether an end of the call up to `pos`, inside a value, is part of the value, because the value's own end
-        comes next; None if more text is needed."""
-        hit = self._shape.after_inner_end.near(text, pos, _MAX_QUOTED)
-        if hit is not None:
-            return hit[1].action == "close"
-        return (
-            False
-            if final or len(text) - pos > _MAX_QUOTED + self._shape.after_inner_end.longest
-            else None
-        )
-
-    def _flush(self) -> None:
-        if self._writer.parts:
-            if (
-                self._json is None
-            ):  # otherwise the arguments are complete, and parameters after them are ignored
-                self._arguments("".join(self._writer.parts))
-            self._writer.parts.clear()
-
     def _end_call(self) -> None:
         text = without_margins("".join(self._junk))
         if self._json is not None or not text.strip(_SEPARATORS):
             text = text.strip(_AROUND_JSON)
         custom = is_custom(self._tools.get(self._called))
+        if text in _NOTHING and not custom and self._json is None and self._writer.empty:
+            self.recoveries += bool(text)
+            text = ""
+        keywords = None
+        if text and self.undecided and not custom:
+            keywords = keyword_arguments(text, self._schema)
+        if keywords is not None:
+            self._begin()
+            self._arguments(keywords)
+            self._end()
+            self._calls += 1
+            self._step = TagReader._outside
+            return
         if text and self.undecided and not custom:
             self._fail()  # its arguments are not known
             return

@@ -40,6 +40,9 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     type_open: str = ""
     """Start of a value's type, which may precede `value_open`; empty if the markup has none."""
     type_close: str = ""
+    more_call_opens: tuple[str, ...] = ()
+    more_key_opens: tuple[str, ...] = ()
+    """Other spellings of `call_open` and `key_open`."""
     more_starts: tuple[str, ...] = ()
     """Additional texts that start calls: older spellings, or `call_open` for models that omit `start`."""
     prose_starts: tuple[str, ...] = ()
@@ -99,7 +102,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     def outside(self) -> MarkerSet:
         """Markers that may precede a call."""
         return _set(
-            opens=(self.call_open,),
+            opens=(self.call_open, *self.more_call_opens),
             starts=(self.start, *self.more_starts),
             ends=(self.end, self.call_close),
             noise=self.noise,
@@ -110,7 +113,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """Markers that may follow a name: its own end, or what can only follow it."""
         return _set(
             heads=self.head_end,
-            keys=(self.key_open,),
+            keys=self.key_opens,
             ends=(self.call_close, *self.section_ends),
             starts=(self.opener,) if self.opener else (),
             opens=() if self.name_attribute else ("{",),
@@ -139,11 +142,15 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         texts = (self.value_close, self.value_open, self.key_end, self.type_open, self.type_close)
         return tuple(text for text in texts if len(text) > 1)
 
+    @property
+    def key_opens(self) -> tuple[str, ...]:
+        return (self.key_open, *self.more_key_opens)
+
     @cached_property
     def body(self) -> MarkerSet:
         """Markers that may occur between parameters."""
         return _set(
-            keys=(self.key_open,),
+            keys=self.key_opens,
             noise=(*self.json_marks, *self.stray),
             closes=(self.call_close or self.end,),
             ends=self.section_ends,
@@ -154,7 +161,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def keys(self) -> MarkerSet:
         """Markers that end a key: its own end, or what can only follow it."""
-        in_line = self.key_end == ">" and not self.key_attribute
+        in_line = (self.key_end == ">") != bool(self.key_attribute)
         return _set(
             heads=(self.key_end, "\n") if in_line else (self.key_end,),
             opens=(self.value_open,),
@@ -176,6 +183,8 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
     @property
     def drifts(self) -> tuple[str, ...]:
         """Beginnings of misspelt ends of a value: without its `>`, or without the prefix of the family's tags."""
+        if self.value_close.startswith("<|close|>"):
+            return (self.value_close.removesuffix("<|sep|>"),)
         if not self.value_close.startswith("</"):
             return ()
         own = self.value_close.removesuffix(">")
@@ -199,7 +208,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """Markers that may follow a value."""
         return _set(
             closes=(self.value_close,),
-            keys=(self.key_open,),
+            keys=self.key_opens,
             ends=(self.call_close, *self.section_ends),
             starts=(self.start, *self.more_starts, self.call_open),
         )
@@ -209,7 +218,7 @@ class TagShape(Struct, frozen=True, kw_only=True, dict=True):
         """Markers that show that a value without its own end has ended: another parameter, or another call."""
         return _set(
             closes=(self.value_close,),
-            keys=(self.key_open, "" if self.key_end == ">" else self.key_end),
+            keys=(*self.key_opens, "" if self.key_end == ">" else self.key_end),
             starts=(self.start, *self.more_starts, self.call_open),
         )
 

@@ -20,7 +20,8 @@ _OBJECT: Final = re.compile(r"\{(?=[ \t\r\n]*[\"'])")
 _INPUT: Final = re.compile(r"\s{0,64}\{\s{0,64}\"input\"\s{0,64}:\s{0,64}\"")
 _MAX_INPUT: Final = 4 * 64 + len('{"input":"')
 """Characters that its match may have."""
-_NOTHING: Final = ("", "null", "None")
+_NOTHING: Final = ("", "null", "None", "[]")
+_BRACKETS: Final = "[(" + WHITESPACE
 _MAX_LEAD: Final = 2 * MAX_NAME
 """Characters in which an object must begin."""
 _State: TypeAlias = Literal["start", "object", "encoded", "after", "raw", "held", "input"]
@@ -178,7 +179,7 @@ class WrittenArguments:
         found = _OBJECT.search(text, 0, _MAX_LEAD)
         if found is not None and found.start() <= MAX_NAME:
             self.repairs += 1
-            self.spare = _FENCE_BEFORE.sub("", text[: found.start()])
+            self.spare = _FENCE_BEFORE.sub("", text[: found.start()]).rstrip(_BRACKETS)
             self._state = "object"
             return self._object(text[found.start() :], final=False)
         if len(text) > _MAX_LEAD:
@@ -219,4 +220,4 @@ class WrittenArguments:
 
 def _without_leftovers(text: str) -> str:
     """Text after an object, without superfluous brackets and the end of a code block."""
-    return text.lstrip(WHITESPACE + "}]`").rstrip(WHITESPACE)
+    return text.lstrip(WHITESPACE + "}])`").rstrip(WHITESPACE)
