@@ -16,6 +16,7 @@ from gateway.config import LogFormat
 from gateway.config.redaction import Redactor
 from gateway.request_log import FIELDS, TEXTS
 from gateway.request_stats import current_request
+from gateway.server.log_stream import log_handler
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -106,7 +107,7 @@ def set_up_logging(
 
     `secrets`, and anything that looks like a credential, are removed from all lines.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = log_handler(sys.stderr)
     formatter = JsonFormatter if log_format == "json" else RedactingFormatter
     handler.setFormatter(formatter(Redactor(secrets)))
     root = logging.getLogger()

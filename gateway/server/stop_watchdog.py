@@ -109,8 +109,9 @@ def watch(parent: int, seconds: float) -> None:
         f"{time.strftime('%Y-%m-%d %H:%M:%S')},000 ERROR   gateway.server.stop_watchdog: process {parent} did not end within "
         f"{seconds:g} s of the stop signal and is ended now; at the signal it was in {place(tracebacks)}\n"
     )
-    with suppress(OSError):
-        os.write(2, line.encode("utf-8", "replace"))
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], 1.0)[1]:  # not if nobody reads it
+            os.write(2, line.encode("utf-8", "replace"))
     with suppress(ProcessLookupError):
         if sys.platform == "linux":
             os.kill(parent, _EXIT_SIGNAL)
