@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import zip_longest
 
 import msgspec
 from litestar import get
@@ -12,6 +13,7 @@ from litestar.types import ASGIApp
 from gateway.errors import GatewayError, PermissionDenied, ServerShuttingDown
 from gateway.routes.answers import error_answer
 from gateway.routes.state import HttpRequest, may_see_details, owner_of, services_of
+from gateway.runtime.services import Services
 
 
 class NotReady(GatewayError):
@@ -33,33 +35,47 @@ async def health(request: HttpRequest) -> ASGIApp:
 
 @get("/ready")
 async def ready(request: HttpRequest) -> ASGIApp:
-    """200 while every engine and the store can serve; otherwise 503 with the reason of the first that cannot.
+    """200 while the store and the engines can serve; otherwise 503 with the reason of the first that cannot.
 
-    Models that are not loaded do not count. If there are any, the states of all are listed. Where there are API keys, reasons and
+    Engines of models with `required = false` count only if there is no other that can serve. Models that are not loaded do not count. If there are any, the states of all are listed. Where there are API keys, reasons and
     models are for administrators only.
     """
     services = services_of(request)
-    checks = [model.engine.health() for model in services.models.values()]
-    if services.store is not None:
-        checks.append(services.store.health())
+    unable: list[str] = []
     try:
         if services.draining:
-            for check in checks:
-                check.close()
             raise ServerShuttingDown("The server is shutting down.")
-        await asyncio.gather(*checks)
+        unable = await _check(services)
     except GatewayError as error:
         detailed = isinstance(error, ServerShuttingDown) or await may_see_details(request)
         return error_answer(error if detailed else _NOT_READY)
     body: dict[str, object] = {"status": "ready"}
     if not await may_see_details(request):
         return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")
-    if services.unopened:
-        body["unavailable_models"] = services.unopened
+    if unavailable := [*services.unopened, *unable]:
+        body["unavailable_models"] = unavailable
     slots = services.slots.slots
     if any(slot.state != "loaded" for slot in slots.values()):
         body["models"] = {name: slot.state for name, slot in slots.items()}
     return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json")
+
+
+async def _check(services: Services) -> list[str]:
+    """The models with `required = false` that cannot serve. Raises `GatewayError` if others cannot, or none can."""
+    models = [*services.models.values()]
+    checks = [model.engine.health() for model in models]
+    if services.store is not None:
+        checks.append(services.store.health())
+    results = await asyncio.gather(*checks, return_exceptions=True)
+    unable: list[str] = []
+    for model, result in zip_longest(models, results):
+        if isinstance(result, GatewayError) and model is not None and not model.config.required:
+            unable.append(model.name)
+        elif isinstance(result, BaseException):
+            raise result
+    if models and len(unable) == len(models):
+        raise next(each for each in results if isinstance(each, GatewayError))
+    return unable
 
 
 @get("/metrics")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import force_setattr
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import run_gateway
+from gateway.testing.server import RunningGateway, run_gateway
 
 
 def config(folder: Path, **broken: Any) -> dict[str, Any]:
@@ -99,3 +101,28 @@ def test_one_of_them_has_to_open(tmp_path: Path) -> None:
         run_gateway(alone, tmp_path),
     ):
         pass
+
+
+@pytest.mark.parametrize("required", [[], ["a"], ["a", "b"], ["b"]])
+@pytest.mark.parametrize("crashed", [[], ["a"], ["b"], ["a", "b"]])
+def test_the_server_is_ready_while_those_that_are_required_can_serve(
+    optional: RunningGateway, required: list[str], crashed: list[str]
+) -> None:
+    """And at least one can, if none is required."""
+    models = optional.services.models
+    for name, model in models.items():
+        force_setattr(model.config, "required", name in required)
+        engine: Any = model.engine
+        engine._crashed_at = inf if name in crashed else None  # it does not recover
+    ready = httpx.get(f"{optional.base_url.removesuffix('/v1')}/ready", timeout=60)
+    serves = not set(required) & set(crashed) and len(crashed) < len(models)
+    assert ready.status_code == (200 if serves else 503)
+    if serves:
+        assert ready.json().get("unavailable_models", []) == crashed
+
+
+@pytest.fixture(scope="module")
+def optional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    models = {name: {"engine": "scripted"} for name in "ab"}
+    with run_gateway({"models": models}, tmp_path_factory.mktemp("optional")) as running:
+        yield running

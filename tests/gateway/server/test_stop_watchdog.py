@@ -59,8 +59,10 @@ def test_the_time_that_is_left_begins_with_the_signal(
     waiting = list(signals)
     ended: list[float] = []
 
-    def wait(_read: Any, _write: Any, _error: Any, seconds: float) -> tuple[list[int], ...]:
+    def wait(_read: Any, write: list[int], _error: Any, seconds: float) -> tuple[list[int], ...]:
         nonlocal now
+        if write:
+            return [], write, []
         comes = waiting[0] if waiting else float("inf")
         now = min(now + seconds, max(now, comes))
         return ([0] if now >= comes else [], [], [])
