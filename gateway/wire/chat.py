@@ -109,6 +109,9 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
 
 WITHOUT_EFFECT = {"prediction", "prompt_cache_options"}
 """Parameters that are accepted and reported, like unknown ones."""
+SWITCH = "enable_thinking"
+"""Turns reasoning on and off in Qwen's own API, and is sent to other servers by clients that were written for it. It is no
+parameter of OpenAI's, nor of vLLM's server, which has it in `chat_template_kwargs`."""
 _KNOWN = {
     "functions",
     "function_call",
@@ -168,8 +171,21 @@ def convert_chat_request(raw: JsonObject, *, strict: bool = False) -> ChatReques
     if request.store:
         request.__dict__["sent_body"] = raw
     if not raw.keys() <= _KNOWN:
-        request.unknown.extend(unknown_names(raw, _KNOWN))
+        taken = _KNOWN | {SWITCH} if _take_switch(request, raw.get(SWITCH)) else _KNOWN
+        request.unknown.extend(unknown_names(raw, taken))
     return request
+
+
+def _take_switch(request: ChatRequest, on: object) -> bool:
+    """Whether the switch of Qwen's own API was taken: it turns reasoning on or off, unless another parameter says that already."""
+    if not isinstance(on, bool) or request.reasoning is not None:
+        return False
+    if not {"enable_thinking", "thinking"}.isdisjoint(request.chat_template_kwargs or ()):
+        return False
+    if request.reasoning_effort is not None:
+        return on == (request.reasoning_effort != "none")
+    request.reasoning_effort = "medium" if on else "none"
+    return True
 
 
 def _take_reasoning(request: ChatRequest, reasoning: ChatReasoning) -> None:

@@ -310,3 +310,31 @@ def test_what_has_no_usual_shape_is_refused_by_its_place(sent: dict[str, Any], p
     with pytest.raises(InvalidRequest) as caught:
         request(messages=[sent])
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("sent", "effort", "reported"),
+    [
+        ({"enable_thinking": False}, "none", False),
+        ({"enable_thinking": True}, "medium", False),
+        ({"enable_thinking": True, "reasoning_effort": "low"}, "low", False),
+        ({"enable_thinking": False, "reasoning_effort": "none"}, "none", False),
+        ({"enable_thinking": False, "reasoning_effort": "low"}, "low", True),
+        ({"enable_thinking": False, "reasoning": {"effort": "high"}}, "high", True),
+        ({"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": True}}, None, True),
+        ({"enable_thinking": "no"}, None, True),
+        ({"enable_thinking": None}, None, True),
+    ],
+)
+def test_the_switch_of_qwens_api_turns_reasoning_on_and_off(
+    sent: dict[str, Any], effort: str | None, reported: bool
+) -> None:
+    """It changes nothing that another parameter says, and is reported then."""
+    read = request(**sent)
+    assert read.reasoning_effort == effort
+    assert ("enable_thinking" in read.unknown) == reported
+    with pytest.raises(InvalidRequest, match="enable_thinking"):
+        decode_chat_request(
+            json.dumps({"model": "m", "messages": [USER], "enable_thinking": False}).encode(),
+            strict=True,
+        )
