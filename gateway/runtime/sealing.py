@@ -6,6 +6,7 @@ decrypt, so that keys can be rotated. Replicas with the same keys can read each 
 
 from __future__ import annotations
 
+import base64
 import logging
 import time
 from collections.abc import Sequence
@@ -72,6 +73,11 @@ class Sealer:
             raise ConfigurationError(
                 "server.reasoning_keys: each key is 32 bytes in URL-safe base64, as `gateway key --reasoning` makes them."
             ) from error
+        if any(len(set(base64.urlsafe_b64decode(key))) == 1 for key in keys):
+            raise ConfigurationError(
+                "server.reasoning_keys: a key of equal bytes is the placeholder of an example, which everybody knows. "
+                "`gateway key --reasoning` makes one."
+            )
         if not made:
             made = [Fernet(Fernet.generate_key())]
         self._fernet = MultiFernet(made)

@@ -278,6 +278,7 @@ TINY = "[models.tiny]\n"
         ("[server]\nport = 1\nport = 2\n", "a key is set twice (at line 3, column 9); keep one of them"),
         ('[server]\nkeys_file = "keys.toml"', "keys.toml: the configuration cannot be read: No such file"),
         ('[server]\nreasoning_keys = ["abc"]', "server.reasoning_keys: each key is 32 bytes in URL-safe base64"),
+        (f'[server]\nreasoning_keys = ["{"A" * 43}="]', "server.reasoning_keys: a key of equal bytes is the placeholder"),
         ('[server]\ntls_certificate = "no.pem"', "server.tls_certificate: the file 'no.pem' cannot be read: No such file"),
         ('[server]\ntls_certificate = "gateway.toml"', "server.tls_certificate: expected a certificate in PEM, and its private key in this file: "),
         ('[server]\nworkers = 2\nstore = "memory"', "workers > 1 needs a store that the workers share"),
