@@ -86,7 +86,7 @@ from gateway.routes.stored_chat import (
 )
 from gateway.routes.tokenize import detokenize, tokenize
 from gateway.routes.unknown import ANSWER_HEADERS
-from gateway.routes.unknown_urls import unknown_url_hint
+from gateway.routes.unknown_urls import appended_path_hint, unknown_url_hint
 from gateway.routes.usage import completions_usage, costs, embeddings_usage
 from gateway.routes.websocket import PATH as SOCKET_PATH
 from gateway.routes.websocket import is_socket_path, refuse_handshake, responses_socket
@@ -361,7 +361,8 @@ def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError
                 return _unknown_url(request.app, request.method, request.url.path)
             case 405:
                 return MethodNotAllowed(
-                    f"Not allowed: {where}.", headers=dict(exception.headers or {})
+                    f"Not allowed: {where}.{appended_path_hint(request.url.path)}",
+                    headers=dict(exception.headers or {}),
                 )
             case 413:
                 return PayloadTooLarge("The body is too large.")

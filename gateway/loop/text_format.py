@@ -13,6 +13,7 @@ from gateway.protocols import Capability, TextFormat
 from gateway.wire.json_text import decode_text
 from gateway.wire.parameters import SharedParameters, StructuredOutputs
 from gateway.wire.structured import (
+    JsonObjectResponse,
     JsonSchemaResponse,
     StructuralTagResponse,
     StructuredParameters,
@@ -37,6 +38,8 @@ def text_format_of(request: StructuredParameters) -> TextFormat:
                 strict=bool(schema.strict),
                 description=schema.description,
             )
+        case JsonObjectResponse(schema=plain) if plain:
+            found = TextFormat(kind="json_schema", name="answer", schema=plain, strict=True)
         case _:
             found = TextFormat(kind="json_object")
     return shared_format(request, found, "response_format")
@@ -71,6 +74,8 @@ def text_path(request: StructuredParameters) -> ParamPath:
     """The path of the parameter that sets the format of the final text."""
     if isinstance(request.response_format, JsonSchemaResponse):
         return ("response_format", "json_schema", "schema")
+    if isinstance(request.response_format, JsonObjectResponse) and request.response_format.schema:
+        return ("response_format", "schema")
     return shared_path(request) or ("response_format",)
 
 

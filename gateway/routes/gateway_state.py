@@ -173,7 +173,7 @@ async def list_model_queues(request: HttpRequest) -> ASGIApp:
             ListedModel(
                 id=slot.name,
                 state=slot.state,
-                engine=config.engine,
+                engine=config.engine or (slot.served[0].info.engine if slot.served else None),
                 running=running,
                 waiting=waiting,
                 max_running=config.max_running,

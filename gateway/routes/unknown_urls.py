@@ -40,7 +40,7 @@ _ABSENT: Final = {
 }
 """By the first part of the path below `/v1`: what the gateway has in place of parts of OpenAI's API that it does not have."""
 _OTHER_SERVERS: Final = {
-    "api": "The own APIs of Ollama and LM Studio are not here: the client's base_url must end with /v1.",
+    "api": "The own APIs of Ollama and LM Studio are not here: set the client to an OpenAI-compatible server, with a base_url that ends with /v1.",
     "completion": "/v1/completions is in its place.",
     "openai": "Azure's paths are not here: use the client of OpenAI itself, with a base_url that ends with /v1.",
 }
@@ -48,9 +48,19 @@ _OTHER_SERVERS: Final = {
 _ORGANIZATION: Final = (
     " Of /v1/organization, Litegate has usage/completions, usage/embeddings and costs."
 )
+_ENDPOINTS: Final = ("chat/completions", "completions", "responses", "embeddings", "messages")
+"""Paths below `/v1` that clients append to their `base_url`."""
 _BELOW_V1: Final = frozenset(
     ("responses", "chat", "completions", "embeddings", "models", "conversations", *_TABLES)
 )
+
+
+def appended_path_hint(path: str) -> str:
+    """A sentence, after a space, if the client has appended a path to a `base_url` that has one already; or nothing."""
+    for first in _ENDPOINTS:
+        if path.rstrip("/") in (f"/v1/{first}/{each}" for each in _ENDPOINTS):
+            return f" The client appends the path itself: its base_url must end with /v1, without /{first}."
+    return ""
 
 
 def unknown_url_hint(path: str, served: Collection[str]) -> str:
@@ -66,7 +76,11 @@ def unknown_url_hint(path: str, served: Collection[str]) -> str:
         return f" {_OTHER_SERVERS[parts[0]]}" if parts[0] in _OTHER_SERVERS else ""
     if parts[1:3] == ["messages", "batches"]:
         return " Litegate has no batches of Messages. /v1/batches runs those of the other APIs."
+    if hint := appended_path_hint(path):
+        return hint
     part = parts[1] if len(parts) > 1 else ""
+    if part in _OTHER_SERVERS:
+        return f" {_OTHER_SERVERS[part]}"
     if part == "organization":
         return _ORGANIZATION
     if part in _ABSENT:

@@ -23,7 +23,9 @@ class TextResponse(Tagged, frozen=True, kw_only=True, tag="text"):
 
 
 class JsonObjectResponse(Tagged, frozen=True, kw_only=True, tag="json_object"):
-    pass
+    """`schema` is llama-server's: the object is then valid under it."""
+
+    schema: JsonObject | None = None
 
 
 class ResponseSchema(Value, frozen=True, kw_only=True):

@@ -163,6 +163,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]
     [
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}, '{"a": 1}'),
         ({"response_format": {"type": "json_object"}}, "{}"),
+        ({"response_format": {"type": "json_object", "schema": SCHEMA}}, '{"a": 1}'),
+        ({"response_format": {"type": "json_object", "schema": {}}}, "{}"),
         ({"response_format": {"type": "text"}}, "hello"),
         ({"structured_outputs": {"json": SCHEMA}}, '{"a": 1}'),
         ({"structured_outputs": {"json_object": True}}, "{}"),

@@ -40,6 +40,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("POST", "/chat/completions", "the client's base_url must end with /v1"),
         ("GET", "/v1/v1/models", "/v1 twice"),
         ("POST", "/api/chat", "The own APIs of Ollama"),
+        ("POST", "/v1/api/generate", "The own APIs of Ollama"),
+        (
+            "POST",
+            "/v1/chat/completions/chat/completions",
+            "end with /v1, without /chat/completions.",
+        ),
         ("POST", "/openai/deployments/m/chat/completions", "Azure's paths are not here"),
         ("POST", "/completion", "/v1/completions is in its place"),
         ("GET", "/", "The API is below /v1"),
@@ -56,6 +62,12 @@ def test_what_is_said_of_a_path(root: str, method: str, path: str, said: str) ->
     assert error["message"].startswith(start)
     assert said in error["message"]
     assert said or error["message"] == start
+
+
+def test_a_path_that_is_appended_twice_may_be_one_of_another_method(root: str) -> None:
+    answer = httpx.post(f"{root}/v1/responses/responses", json={}, timeout=60)
+    assert answer.status_code == 405
+    assert "end with /v1, without /responses." in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])

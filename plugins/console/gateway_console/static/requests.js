@@ -57,7 +57,7 @@ function runCard(first) {
     cancel.setAttribute("aria-label", `Cancel the request to ${run.model} of ${run.key || "anyone"}, begun ${new Date(run.started * 1000).toLocaleTimeString()}`);
     fill(state, badge(run.state, GOOD[run.state] ?? null));
     name.textContent = [run.model, run.api, run.key].filter(Boolean).join(" · ");
-    counts.textContent = [run.output_tokens ? `${run.output_tokens.toLocaleString()} tokens` : "", seconds(run.seconds)].filter(Boolean).join(" · ");
+    counts.textContent = [new Date(run.started * 1000).toLocaleTimeString(), run.output_tokens ? `${run.output_tokens.toLocaleString()} tokens` : "", seconds(run.seconds)].filter(Boolean).join(" · ");
     if (details.open) draw();
   };
   update(first);
@@ -119,7 +119,7 @@ export function requestsView() {
     body.hidden = false;
   }
 
-  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first, on this server; without texts.",
+  const element = view("Requests", "What runs now, oldest first, and what has ended last, newest first, on this server; without texts. What was refused before it ran (401, 429) is in the log.",
     h("p", {}, pause), note, body);
   queueMicrotask(update); // once it is in the page
   return element;
