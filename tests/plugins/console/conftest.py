@@ -58,7 +58,7 @@ RULES: list[dict[str, Any]] = [
     {"when": "a person", "pieces": [{"text": '{"name": "Ada", "age": 36}'}]},
 ]  # fmt: skip
 MODELS: dict[str, Any] = {
-    "tiny": {"engine": "llamacpp", "path": SEEING, "sampling": {"temperature": 0}},
+    "tiny": {"path": SEEING, "sampling": {"temperature": 0}},
     "scripted": {"engine": "scripted", "max_model_len": 5_000_000},
 }
 

@@ -323,6 +323,27 @@ def test_show_code_is_the_request(page: Page, console: str, language: str, tmp_p
         assert "response.completed" in answer.stdout
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_show_code_goes_on_with_the_conversation(page: Page, stored: bool) -> None:
+    choose(page, "scripted")
+    if not stored:
+        check(page, "Store on the gateway")
+    ask(page, "Is it cold in Oslo?")
+    finished(page)
+    page.type("#prompt", 'Isn\'t it "-3 degrees"?')
+    button(page, "Code")
+    code = page.text("[role=tabpanel]:not([hidden]) code")
+    assert ("previous_response_id" in code) == stored
+    assert ("Is it cold in Oslo?" in code) != stored
+    assert '"id"' not in code
+    assert '"annotations"' not in code
+    printed: list[str] = []
+    out: dict[str, Any] = {}
+    exec(compile(code, "code", "exec"), {"print": lambda *parts, **_: printed.extend(parts)}, out)
+    out["client"].close()
+    assert "".join(printed) == "It is -3 degrees in Oslo."
+
+
 def test_events_as_they_came(page: Page) -> None:
     button(page, "Events")
     ask(page, "Hello")
@@ -346,6 +367,9 @@ def test_views_look_into_the_gateway(page: Page) -> None:
     page.click("a[href='#/models']")
     page.wait("document.querySelectorAll('.tile').length === 2")
     assert "loaded" in page.text(".tile")
+    assert page.run(
+        "[...document.querySelectorAll('.tile')].every((each) => each.innerText.includes('Engine'))"
+    )
     page.click("a[href='#/server']")
     page.wait("document.querySelector('.view table')")
     assert "scripted" in page.text(".view table")
@@ -362,6 +386,23 @@ ONE_IS_SILENT = """
   };
 """
 """Makes a page read the answers of a server with a worker process that does not answer."""
+
+
+def test_other_keys_are_told_in_the_pages_words_that_a_tool_is_absent(
+    chromium: Chromium, tmp_path: Path
+) -> None:
+    keys = [{"name": "ada", "sha256": hash_key("key-ada")}]
+    config = {"models": {"scripted": {"engine": "scripted"}}, "server": {"api_keys": keys}}
+    with run_gateway(config, tmp_path) as running, chromium.page() as page:
+        page.open(f"{address(running)}/")
+        page.type("dialog input", "key-ada")
+        button(page, "Use this key")
+        page.wait("!document.querySelector('dialog[open]')")
+        check(page, "Web search")
+        ask(page, "Hello")
+        page.wait("document.querySelector('.notice.bad')")
+        assert "Take it out under Settings, Tools." in page.text(".notice.bad")
+        assert "unsupported_tool" in page.text(".notice.bad")
 
 
 def test_administrators_see_keys_settings_and_queues(chromium: Chromium, tmp_path: Path) -> None:

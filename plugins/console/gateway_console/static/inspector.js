@@ -40,12 +40,20 @@ export function tabs(label, panels, chosen) {
   return result;
 }
 
+/** An item as a client would write it: without its id, its state and empty lists. */
+function written(item) {
+  if (item.type !== "message" && item.type !== "function_call" && item.type !== "function_call_output") return item;
+  const { id, status, ...rest } = item;
+  if (!Array.isArray(rest.content)) return rest;
+  return { ...rest, content: rest.content.map((part) => Object.fromEntries(Object.entries(part).filter(([, value]) => !(Array.isArray(value) && !value.length)))) };
+}
+
 export class CodePanel {
   constructor(session, settings, composer) {
     Object.assign(this, { session, settings, composer });
     this.language = "Python";
     this.choice = h("div", { class: "segments", role: "group", "aria-label": "Language" });
-    this.code = h("div");
+    this.code = h("div", { class: "request-code" });
     this.element = h("div", { class: "panel-pad" }, h("p", { class: "hint" }, "The next request of this conversation, with what is in the message box."), this.choice, this.code);
   }
 
@@ -56,8 +64,13 @@ export class CodePanel {
     if (text || !input.length) input.push({ type: "input_text", text: text || "Hello!" });
     fill(this.choice, Object.keys(LANGUAGES).map((name) => h("button", { type: "button", "aria-pressed": String(name === this.language), onclick: () => { this.language = name; this.show(); } }, name)));
     try {
-      const history = current ? this.session.history(current.leaf) : [];
-      const body = requestBody(this.settings.values, [...history, { role: "user", content: input }]);
+      const message = { role: "user", content: input };
+      const last = current?.turns[current.leaf]?.response;
+      // A client names the stored response, where the console, whose conversations have branches, sends all items.
+      const stored = last?.status === "completed" && last.store !== false;
+      const history = current && !stored ? this.session.history(current.leaf).map(written) : [];
+      const { model, input: items, ...rest } = requestBody(this.settings.values, [...history, message]);
+      const body = { model, ...(stored ? { previous_response_id: last.id } : {}), input: items, ...rest };
       const [write, language] = LANGUAGES[this.language];
       fill(this.code, codeBlock(write(body, ROOT, Boolean(key.get())), language));
     } catch (error) {

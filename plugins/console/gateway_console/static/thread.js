@@ -7,6 +7,9 @@ import { waitingFor } from "./session.js";
 
 const EXAMPLES = ["What is the capital of France?", "Hello! Who are you?", "How many legs does a spider have?"];
 
+/** What a reader of this page can do about errors whose messages are for clients of the API. */
+const WORDS = { unsupported_tool: "The gateway does not run one of the tools that are chosen, or not for this key. Take it out under Settings, Tools." };
+
 export class Thread {
   constructor(session, actions) {
     this.session = session;
@@ -165,8 +168,9 @@ class TurnView {
     const notes = [];
     const error = turn.error || turn.response?.error;
     if (error) {
+      const words = WORDS[error.code];
       const place = [error.code, error.param].filter((each) => each && each !== "None").join(" · ");
-      notes.push(h("div", { class: "notice bad", role: "alert" }, h("p", {}, error.message), place && h("p", { class: "hint" }, place)));
+      notes.push(h("div", { class: "notice bad", role: "alert" }, h("p", {}, words || error.message), words && h("p", { class: "hint" }, error.message), place && h("p", { class: "hint" }, place)));
     }
     if (!running && turn.response?.status === "incomplete") {
       const reason = turn.response.incomplete_details?.reason;
