@@ -215,7 +215,8 @@ class Authenticator:
         found = self._by_digest.get(hash_key(given))
         if found is None:
             raise AuthenticationError(
-                "Incorrect API key provided.", headers={"www-authenticate": "Bearer"}
+                f"Incorrect API key provided.{_slip(given)}",
+                headers={"www-authenticate": "Bearer"},
             )
         if found.expires <= self._clock():
             raise AuthenticationError(
@@ -318,6 +319,17 @@ def _unix_time(expires: datetime | None) -> float:
     if expires is None:
         return math.inf
     return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).timestamp()
+
+
+def _slip(key: str) -> str:
+    """A sentence, after a space, about a key that was written or pasted wrongly; nothing if it looks like one."""
+    if key.lower().startswith("bearer "):
+        return " It begins with the word Bearer, which the client adds itself: set the key alone."
+    if key.startswith("$"):
+        return " It is the name of a variable, which the shell does not read in single quotes."
+    if key[0] in "\"'<" or key[-1] in "\"'>":
+        return " It has quotes or brackets around it: set the key alone."
+    return ""
 
 
 def _key_in(headers: Iterable[tuple[bytes, bytes]]) -> str:

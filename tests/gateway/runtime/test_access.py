@@ -32,6 +32,25 @@ def test_no_key_or_a_wrong_one_is_refused(headers: list[tuple[bytes, bytes]]) ->
         DOOR.principal("/v1/models", headers)
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"Bearer Bearer key-a", " It begins with the word Bearer"),
+        (b"Bearer $OPENAI_API_KEY", " It is the name of a variable"),
+        (b'Bearer "key-a"', " It has quotes or brackets"),
+        (b"Bearer <key-a>", " It has quotes or brackets"),
+        (b"Bearer key-c", ""),
+    ],
+)
+def test_a_key_that_was_written_wrongly_is_explained(header: bytes, said: str) -> None:
+    with pytest.raises(AuthenticationError) as caught:
+        DOOR.principal("/v1/models", [(b"authorization", header)])
+    message = str(caught.value)
+    assert message.startswith(f"Incorrect API key provided.{said}")
+    assert "key-" not in message
+    assert said or message == "Incorrect API key provided."
+
+
 def test_probes_need_no_key_and_no_keys_mean_anybody() -> None:
     assert DOOR.principal("/health", []) is None
     assert Authenticator([]).principal("/v1/models", []) is None
