@@ -118,6 +118,106 @@ CHATS: dict[str, dict[str, Any]] = {
         "tools": [],
         "prompt_cache_key": "thread",
     },
+    "Roo Code, with tools": {
+        **USAGE,
+        "tools": [{**WEATHER, "function": {**WEATHER["function"], "strict": True}}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "max_completion_tokens": 8192,
+        "thinking": {"type": "enabled"},
+        "verbosity": "medium",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "weather in Paris"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [CALL],
+                "reasoning_details": [{"type": "reasoning.text", "text": "Hm", "index": 0}],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees in Paris"},
+            ASKED,
+        ],
+    },
+    "opencode": {
+        **USAGE,
+        "tools": [WEATHER],
+        "tool_choice": "auto",
+        "max_tokens": 32000,
+        "reasoning_effort": "high",
+        "prompt_cache_key": "ses_1",
+        "messages": [
+            {"role": "system", "content": "You are opencode."},
+            {"role": "user", "content": "weather in Paris"},
+            {"role": "assistant", "content": "", "reasoning_content": "Hm", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees in Paris"},
+            ASKED,
+        ],
+    },
+    "Qwen Code": {
+        **USAGE,
+        "tools": [{**WEATHER, "cache_control": {"type": "ephemeral"}}],
+        "temperature": 0,
+        "max_tokens": 8000,
+        "metadata": {"sessionId": "s", "promptId": "p"},
+        "vl_high_resolution_images": True,
+        "enable_thinking": True,
+        "messages": [
+            {
+                "role": "system",
+                "content": [
+                    {"type": "text", "text": "You are Qwen.", "cache_control": {"type": "ephemeral"}}
+                ],
+            },
+            {"role": "user", "content": "weather in Paris"},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "18 degrees in Paris"}]},
+            ASKED,
+        ],
+    },
+    "goose": {
+        **USAGE,
+        "tools": [WEATHER],
+        "temperature": 0.5,
+        "messages": [
+            {"role": "system", "content": "You are goose."},
+            {"role": "user", "content": "weather in Paris"},
+            {"role": "assistant", "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "18 degrees in Paris"},
+            ASKED,
+        ],
+    },
+    "Hermes": {
+        **USAGE,
+        "tools": [WEATHER],
+        "messages": [
+            {"role": "user", "content": "weather in Paris"},
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning_content": " ",
+                "finish_reason": "tool_calls",
+                "tool_calls": [{**CALL, "call_id": "call_1", "response_item_id": "fc_1"}],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "tool_name": "get_weather", "content": "18 degrees in Paris"},
+            ASKED,
+        ],
+    },
+    "Vibe": {
+        **USAGE,
+        "tools": [WEATHER],
+        "messages": [
+            {"role": "user", "content": "hello"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+                    {"type": "text", "text": "Hello."},
+                ],
+            },
+            ASKED,
+        ],
+    },
+    "Dify": {**USAGE, "messages": [ASKED], "user": "abc", "enable_thinking": False, "stop": ["\nObservation"]},
     "Copilot, with a key of one's own": {
         **USAGE,
         "messages": [{"role": "system", "content": "You are an expert."}, ASKED],
