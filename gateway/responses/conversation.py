@@ -13,7 +13,7 @@ from gateway.protocols import CallRecord
 from gateway.responses.history import check_room, history_of, resolve_references
 from gateway.responses.input_checks import check_outputs, check_pairs
 from gateway.responses.model_context import read_by_model
-from gateway.responses.own_items import own_items, with_unique_ids
+from gateway.responses.own_items import count_sent_again, own_items, with_unique_ids
 from gateway.responses.params import request_params
 from gateway.runtime.sealing import open_items
 from gateway.runtime.served_model import ServedModel
@@ -36,6 +36,9 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """The items that the request continues from, oldest first."""
     own: Sequence[Item]
     """The request's own items, each with an id, and without credentials."""
+    again: int = 0
+    """The number of the first own items that are the last ones of what the request continues from. The client has sent them again,
+    and they are not in `history`."""
     items: Sequence[Item]
     """The history and the own items."""
     kinds: frozenset[type[Item]]
@@ -76,15 +79,16 @@ async def conversation_of(
     continues = request.previous_response_id is not None or request.conversation is not None
     if known is None and continues:
         history = await history_of(request, services.store, owner)
-    if (
-        history
-        and request.conversation is not None
-        and any(item.id for item in request.input or ())
-    ):
-        own = await beside(size + _ITEM * len(history), partial(with_unique_ids, own, history))
-        sent_ids = {item.id for item in own if not isinstance(item, ItemReference)}
-        if sent_ids.issuperset(item.id for item in history):
-            history = ()  # the client has sent all of it again, in its order
+    again = 0
+    if history and any(item.id for item in request.input or ()):
+        if request.conversation is not None:
+            own = await beside(size + _ITEM * len(history), partial(with_unique_ids, own, history))
+        again = await beside(size, partial(count_sent_again, own, history))
+        history = history[: len(history) - again]
+        if history and request.conversation is not None:
+            sent_ids = {item.id for item in own if not isinstance(item, ItemReference)}
+            if sent_ids.issuperset(item.id for item in history):
+                history = ()  # the client has sent all of it again, in its order
     if ItemReference in kinds:
         # An item that is referred to twice is two items of this request.
         own = with_unique_ids(await resolve_references(own, history, services.store, owner))
@@ -94,7 +98,9 @@ async def conversation_of(
     if history or kinds != _PLAIN:
         kinds = kinds.union(map(type, whole))
     if kinds <= _PLAIN:  # as in most conversations
-        return Conversation(history=history, own=own, items=whole, kinds=kinds, read=whole)
+        return Conversation(
+            history=history, own=own, again=again, items=whole, kinds=kinds, read=whole
+        )
     size += _ITEM * len(history)
     await beside(size, partial(_check, own, history, whole, strict=services.strict))
     with request_params(len(history), own, request.conversation_id):
@@ -105,6 +111,7 @@ async def conversation_of(
     return Conversation(
         history=history,
         own=own,
+        again=again,
         items=whole,
         kinds=kinds,
         read=read,

@@ -95,6 +95,19 @@ def is_sent_again(item: items.Item, before: items.Item) -> bool:
     return type(item) is type(before) and _contents(item) == _contents(before)
 
 
+def count_sent_again(own: Sequence[items.Item], history: Sequence[items.Item]) -> int:
+    """The number of items at the beginning of `own` that are the last ones of `history`, sent again. Linear."""
+    if not own or not history:
+        return 0
+    first = own[0].id
+    start = next((at for at in range(len(history) - 1, -1, -1) if history[at].id == first), None)
+    if start is None or len(history) - start > len(own):
+        return 0
+    pairs = zip(own, history[start:], strict=False)
+    same = all(item.id == before.id and is_sent_again(item, before) for item, before in pairs)
+    return len(history) - start if same else 0
+
+
 def _contents(value: Any) -> Any:
     """What an item says, whichever of its optional members are given. JSON of the client's own is compared as it is."""
     if isinstance(value, msgspec.Struct):

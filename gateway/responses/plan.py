@@ -117,6 +117,7 @@ async def make_plan(
     preamble = () if prompt is None else prompt.messages
     conversation = await conversation_of(request, services, model, owner, known, size=size)
     history, own, kinds = conversation.history, conversation.own, conversation.kinds
+    again = conversation.again if request.conversation is None else 0
     if items.ConfigurationUpdate in kinds:
         request = with_updates(request, conversation.items)
     conversation_id, reasoning = request.conversation_id, request.reasoning
@@ -181,8 +182,9 @@ async def make_plan(
         response=initial_response(
             request, model.name, sampling, shown, conversation_id, prompt, store=store
         ),
-        input=own,
-        history=history,
+        # Each item is in one of the two. A conversation recognizes by its ids what it has.
+        input=own[again:],
+        history=[*history, *own[:again]] if again else history,
         turn=turn,
         toolset=toolset,
         settings=settings_of(

@@ -28,7 +28,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         yield running
 
 
-BODIES = {
+BODIES: dict[str, dict[str, Any]] = {
     "/responses": {"input": "SAID"},
     "/chat/completions": {"messages": [{"role": "user", "content": "SAID"}]},
     "/completions": {"prompt": "SAID"},

@@ -324,3 +324,40 @@ def test_stored_completions_have_all_messages(
             shown = [{"role": each["role"], "content": each["content"]} for each in found]
             assert shown == (messages if order == "asc" else messages[::-1])
     assert marks_of(json.loads(json.dumps(messages))) == marks_of(prompts(gateway, "m")[-1])
+
+
+@pytest.mark.parametrize("kept", ["previous_response_id", "conversation"])
+@pytest.mark.parametrize("last", [1, 3, 100])
+def test_the_end_of_the_history_that_is_sent_again_is_read_once(
+    serve: Callable[[str], RunningGateway], kept: str, last: int
+) -> None:
+    """By a client that names what it continues, and sends what it knows of it too."""
+    gateway = serve("memory")
+    with httpx.Client(base_url=gateway.base_url, timeout=60) as http:
+        conversation = http.post("/conversations", json={}).json()["id"]
+        body: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "q1z"}]}
+        if kept == "conversation":
+            body["conversation"] = conversation
+        known: list[dict[str, Any]] = []
+        for turn in range(2, 6):
+            made = http.post("/responses", json=body).json()
+            assert made["status"] == "completed"
+            path = f"/responses/{made['id']}/input_items?order=asc&limit=100"
+            listed = http.get(path).json()["data"]
+            ids = {item["id"] for item in known}
+            known += [item for item in listed if item["id"] not in ids] + made["output"]
+            if kept == "previous_response_id":
+                assert marks_of(listed) == [f"q{turn - 1}z"]
+            asked = prompts(gateway, "m")[-1]
+            assert marks_of(asked) == [f"q{number}z" for number in range(1, turn)]
+            assert asked.count("fine") == turn - 2
+            new = {"role": "user", "content": f"q{turn}z"}
+            body["input"] = [*known[-last:], new]
+            if kept == "previous_response_id":
+                body[kept] = made["id"]
+        # The same message with the same id, but not what the history ends with, is a turn of its own.
+        item = {"type": "message", "id": "msg_same", "role": "user", "content": "q9z"}
+        first = http.post("/responses", json={"model": "m", "input": [item]}).json()
+        again = {"model": "m", "input": [item], "previous_response_id": first["id"]}
+        http.post("/responses", json=again)
+        assert marks_of(prompts(gateway, "m")[-1]) == ["q9z", "q9z"]

@@ -118,7 +118,7 @@ async def process(store: SlowStore, words: str) -> AsyncIterator[tuple[Services,
         yield (
             services,
             BackgroundRuns(
-                store,  # type: ignore[arg-type]  # all but buffered appends
+                store,
                 lease_seconds=0.05,
                 recreate_run=partial(recreate_run, services=services),
             ),
