@@ -62,23 +62,41 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
         raise ConfigurationError(
             f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8."
         ) from error
+    lines = text.replace("\r\n", "\n")
     try:
-        return tomllib.loads(text.replace("\r\n", "\n")), text
+        return tomllib.loads(lines), text
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path}: {_not_toml(str(error))}.") from error
+        raise ConfigurationError(f"{path}: {_not_toml(str(error), lines)}.") from error
     except RecursionError:
         raise ConfigurationError(f"{path}: its values are nested too deeply.") from None
 
 
-def _not_toml(problem: str) -> str:
-    """What a message of `tomllib` means."""
+def _not_toml(problem: str, text: str) -> str:
+    """What a message of `tomllib` about `text` means. Shows nothing of `text`, which may have secrets."""
     if twice := re.fullmatch(r"Cannot declare \((.*?),?\) twice (\(.*\))", problem):
         names = re.findall(r"""'[^']*'|"[^"]*\"""", twice[1])
         table = ".".join(each[1:-1] for each in names)
         return f"there are two tables [{table}] {twice[2]}; write one with the keys of both"
     if again := re.fullmatch(r"Cannot overwrite a value (\(.*\))", problem):
         return f"a key is set twice {again[1]}; keep one of them"
-    return f"this is not TOML: {problem}"
+    return f"this is not TOML: {problem}{_slip(problem, text)}"
+
+
+def _slip(problem: str, text: str) -> str:
+    """What is usually meant where `tomllib` has found no value or no `=`; nothing if that is not known."""
+    found = re.search(r"\(at line (\d+), column (\d+)\)", problem)
+    lines = text.split("\n")
+    if found is None or int(found[1]) > len(lines):
+        return ""
+    line, column = lines[int(found[1]) - 1], int(found[2]) - 1
+    if problem.startswith("Expected '=' after a key") and line[column : column + 1] == ":":
+        return ": TOML has = where YAML and JSON have :"
+    value = line.partition("=")[2].strip()
+    if re.match(r"(?i:true|false)\b", value) or not re.match(r"[\w/.~$*-]", value, re.ASCII):
+        return ": true and false have small letters" if re.match(r"T|F", value) else ""
+    if problem.startswith(("Invalid value", "Expected newline or end of document")):
+        return ": a text is written in quotes"
+    return ""
 
 
 def line_of(text: str, path: KeyPath) -> int | None:

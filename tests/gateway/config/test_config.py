@@ -140,6 +140,28 @@ def test_what_is_not_toml_is_refused_with_its_line() -> None:
     assert "line 2" in mistake("[models.m]\npath = \n")
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("[models.m]\nengine = secret-word", ": a text is written in quotes."),
+        ("[models.m]\npath = /secret-word/x", ": a text is written in quotes."),
+        ("[server]\r\nhost = 127.0.0.1 # secret-word", ": a text is written in quotes."),
+        ("[models.m]\nrequired = True # secret-word", ": true and false have small letters."),
+        ("models:\n  - name: secret-word", ": TOML has = where YAML and JSON have :."),
+        ("[server]\nport: 8000", ": TOML has = where YAML and JSON have :."),
+        ("[models.m]\npath = \n", ")."),
+        ("[models.m", ")."),
+        ('path = "secret-word', ")."),
+        ('path = "a" secret-word', ")."),
+    ],
+)
+def test_the_commonest_slips_are_explained(text: str, meant: str) -> None:
+    message = mistake(text)
+    assert message.startswith("gateway.toml: this is not TOML: ")
+    assert message.endswith(meant)
+    assert "secret" not in message
+
+
 def test_a_file_that_is_not_utf_8_is_refused() -> None:
     Path("gateway.toml").write_bytes(b"[models.m]\npath = '\xff'")
     with pytest.raises(ConfigurationError, match="byte 19 is not UTF-8"):
