@@ -283,6 +283,27 @@ def test_a_conversation_that_is_too_long_is_known_as_such(codex: Codex, tmp_path
     assert "ran out of room in the model's context window" in json.dumps(events)
 
 
+def test_a_session_that_is_too_long_is_shortened_and_goes_on(codex: Codex, tmp_path: Path) -> None:
+    """After the error, Codex asks the model for a summary, in words of its own, before the next turn."""
+    rules = [
+        {"when": "zebra, print much", "pieces": [
+            {"call": {"name": "exec_command", "arguments": {"cmd": "seq 1 200000; echo END-$((40 + 2))"}}}]},
+        {"when": "END-42", "pieces": [{"text": "That was long."}]},
+        {"when": "CONTEXT CHECKPOINT COMPACTION", "pieces": [{"text": "Ostriches were counted."}]},
+        {"when": "zebra, once more", "pieces": [{"text": "As I said."}]},
+    ]  # fmt: skip
+    model = {"engine": "scripted", "scripted": {"rules": rules}, "max_model_len": 17_000}
+    with run_gateway({"models": {"demo": model}}, tmp_path) as small:
+        codex.url = small.base_url
+        _, events = codex.try_to_run(FREE, "zebra, print much")
+        assert "ran out of room" in json.dumps(events)
+        assert answer(codex.run("resume", "--last", "zebra, once more")) == "As I said."
+        engine: Any = small.services.models["demo"].engine
+        prompt = engine.tokenizer.decode(engine.requests[-1].prompt.token_ids)
+    assert "Ostriches were counted." in prompt
+    assert "END-42" not in prompt
+
+
 AGENTS: list[dict[str, Any]] = [
     {"when": "zebra, delegate", "pieces": [{"call": {"name": "spawn_agent", "arguments": {
         "task_name": "kid", "message": "giraffe, count the boats", "fork_turns": "none"}}}]},
