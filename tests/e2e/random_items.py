@@ -31,11 +31,13 @@ class Marks:
 
 
 def marks_of(value: Any) -> list[str]:
-    """The marks in `value`, which is JSON or text, in their order; also those in the data of files."""
+    """The marks in `value`, which is JSON or text, in their order; also those in the data of files. None of what is sealed."""
     if isinstance(value, str):
         if value.startswith("data:text/plain;base64,"):
             value = base64.b64decode(value.partition(",")[2]).decode()
         return _MARK.findall(value)
+    if isinstance(value, dict) and value.get("type") == "compaction":
+        return []
     values: Iterator[Any] = iter(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())  # fmt: skip
     return [mark for each in values for mark in marks_of(each)]
 
@@ -87,7 +89,7 @@ def _group(marks: Marks) -> list[dict[str, Any]]:
 
     call_id = f"call_{marks.made}"
     arguments = json.dumps({"a": text()})
-    match marks.chance.randint(0, 11):
+    match marks.chance.randint(0, 14):
         case 0 | 1:
             content = marks.chance.choice([text, parts])()
             return [{"type": "message", "role": "user", "content": content}]
@@ -123,6 +125,16 @@ def _group(marks: Marks) -> list[dict[str, Any]]:
             run: dict[str, Any] = {"type": "exec", "command": [text()], "env": {}}
             return [{"type": "local_shell_call", "id": f"lsh_{call_id}", "call_id": call_id, "action": run},
                     {"type": "local_shell_call_output", "id": f"lsh_{call_id}", "output": text()}]  # fmt: skip
+        case 11:
+            sources = [{"type": "url", "url": f"https://example.org/{text().strip()}"}]
+            search: dict[str, Any] = {"type": "search", "query": text(), "sources": sources}
+            return [{"type": "web_search_call", "status": "completed", "action": search}]
+        case 12:
+            found = [{"file_id": "file_1", "filename": "a.txt", "score": 0.5, "text": text()}]
+            return [{"type": "file_search_call", "status": "completed", "queries": [text()], "results": found}]  # fmt: skip
+        case 13:
+            logs = [{"type": "logs", "logs": text()}]
+            return [{"type": "code_interpreter_call", "container_id": "cntr_1", "status": "completed", "code": text(), "outputs": logs}]  # fmt: skip
         case 10:
             return [{"type": "mcp_call", "server_label": "s", "name": "look", "arguments": arguments, "output": text()}]  # fmt: skip
         case _:
@@ -131,3 +143,26 @@ def _group(marks: Marks) -> list[dict[str, Any]]:
                 {"type": "encrypted_content", "encrypted_content": text()},
             ]
             return [{"type": "agent_message", "author": "/root", "recipient": "/root/kid", "content": content}]  # fmt: skip
+
+
+def messages(marks: Marks) -> list[dict[str, Any]]:
+    """Messages of Anthropic's API: texts, documents, calls with their results."""
+    made: list[dict[str, Any]] = []
+    for number in range(marks.chance.randint(1, 4)):
+        made.append({"role": "user", "content": [{"type": "text", "text": marks.text()}]})
+        if marks.chance.random() < 0.3:
+            source = {"type": "text", "media_type": "text/plain", "data": marks.text()}
+            made[-1]["content"].append({"type": "document", "source": source})
+        said: list[dict[str, Any]] = [{"type": "text", "text": marks.text()}]
+        match marks.chance.randint(0, 2):
+            case 0:
+                call = {"type": "tool_use", "id": f"toolu_{number}", "name": "f", "input": {"a": marks.text()}}  # fmt: skip
+                text = marks.text()
+                result: Any = marks.chance.choice((text, [{"type": "text", "text": text}]))
+                made.append({"role": "assistant", "content": [*said, call]})
+                done = {"type": "tool_result", "tool_use_id": call["id"], "content": result}
+                made.append({"role": "user", "content": [done, {"type": "text", "text": marks.text()}]})  # fmt: skip
+                made.append({"role": "assistant", "content": marks.text()})
+            case _:
+                made.append({"role": "assistant", "content": said})
+    return [*made, {"role": "user", "content": marks.text()}]

@@ -18,10 +18,16 @@ from gateway.testing.postgres_process import PostgresProcess
 from gateway.testing.redis_process import RedisProcess
 from gateway.testing.server import RunningGateway, run_gateway
 from tests.e2e.engine_prompts import prompts
-from tests.e2e.random_items import Marks, marks_of, turns
+from tests.e2e.random_items import PNG, Marks, marks_of, messages, turns
 
 MODES = ("plain", "stream", "background", "background stream")
-INCLUDE = "message.input_image.image_url"
+INCLUDE = [
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "file_search_call.results",
+    "code_interpreter_call.outputs",
+]
+SUMMARY = "what was said in short"
 QUICK = [("memory", 4), ("sqlite", 4)]
 LONG = [(kind, 30) for kind in ("memory", "sqlite", "redis", "postgres")]
 
@@ -54,7 +60,10 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     def opened(kind: str) -> RunningGateway:
         if kind not in running:
             scripted: dict[str, Any] = {
-                "rules": [{"when": "", "pieces": [{"reasoning": "so"}, {"text": "fine"}]}]
+                "rules": [
+                    {"when": "", "pieces": [{"reasoning": "so"}, {"text": "fine"}]},
+                    {"when": "Write nothing but the summary", "pieces": [{"text": SUMMARY}]},
+                ]
             }
             scripted["media"] = ["image"]
             config = {
@@ -96,7 +105,7 @@ class Client:
         for order in ("asc", "desc"):
             limit, after, items = self.chance.randint(1, 5), None, []
             while True:
-                query = {"order": order, "limit": limit, "include": [INCLUDE]}
+                query = {"order": order, "limit": limit, "include": INCLUDE}
                 page = self.ask(
                     "GET", path, params={**query, **({"after": after} if after else {})}
                 )
@@ -196,7 +205,7 @@ class Client:
         if self.conversations and self.chance.random() < 0.5:
             name = self.chance.choice(sorted(self.conversations))
             added = self.ask(
-                "POST", f"/conversations/{name}/items", json={"items": sent}, params={"include": [INCLUDE]}
+                "POST", f"/conversations/{name}/items", json={"items": sent}, params={"include": INCLUDE}
             )["data"]  # fmt: skip
             same(added, sent)
             thread = [*self.conversations[name], *added]
@@ -207,8 +216,35 @@ class Client:
         same(listed, thread)
         for item in listed[:2]:
             path = f"/conversations/{name}/items/{quoted(item['id'])}"
-            assert self.ask("GET", path, params={"include": [INCLUDE]}) == item
+            assert self.ask("GET", path, params={"include": INCLUDE}) == item
         self.conversations[name] = listed
+
+    def compact(self) -> None:
+        """Go on from a compaction: users' messages are kept, and the model reads a summary of all else."""
+        sent = turns(self.marks)
+        made = self.ask("POST", "/responses/compact", json={"model": "m", "input": sent})
+        self.check_prompt(prompts(self.gateway, "m")[-1], sent)
+        window = made["output"]
+        kept = [item for item in sent if item.get("role") == "user" or item["type"] == "agent_message"]  # fmt: skip
+        assert marks_of(window) == marks_of(kept)
+        assert json.dumps(window).count(PNG) == json.dumps(kept).count(PNG)
+        new = {"type": "message", "role": "user", "content": self.marks.text()}
+        response = self.run({"model": "m", "input": [*window, new]})
+        prompt = prompts(self.gateway, "m")[-1]
+        self.check_prompt(prompt, [*kept, new])
+        assert prompt.count(SUMMARY) == 1
+        own = self.pages(f"/responses/{response['id']}/input_items")
+        same(own, [*window, new])
+        self.responses.append((response["id"], [*own, *response["output"]]))
+
+    def converse_in_messages(self) -> None:
+        """By Anthropic's API, which keeps nothing."""
+        body = {"model": "m", "max_tokens": 100, "messages": messages(self.marks)}
+        stream = self.chance.choice([True, False])
+        answer = self.http.post("/messages", json={**body, "stream": stream})
+        assert answer.status_code == 200, answer.text
+        assert "fine" in answer.text
+        assert marks_of(prompts(self.gateway, "m")[-1]) == marks_of(body["messages"])
 
     def delete_item(self) -> None:
         name = self.chance.choice(sorted(self.conversations))
@@ -268,6 +304,7 @@ def check(gateway: RunningGateway, chance: random.Random) -> None:
         client = Client(gateway, http, chance)
         for _ in range(chance.randint(1, 5)):
             steps = [client.respond, client.respond, client.converse]
+            steps += [client.compact, client.converse_in_messages]
             if client.conversations:
                 steps += [client.delete_item, client.send_again]
             steps[chance.randint(0, len(steps) - 1)]()

@@ -184,6 +184,9 @@ async def test_who_stands_still_changes_nothing_afterwards(
     async with process(slow, "own words") as first, process(quick, "other words") as second:
         response_id = await begin(*first, **more)
 
+        async def over() -> bool:
+            return await is_over(shared, second[1], response_id)
+
         def idle() -> bool:
             return not first[1].running + first[1].queued
 
@@ -192,16 +195,14 @@ async def test_who_stands_still_changes_nothing_afterwards(
         async with second[1].maintenance():
             found = await shared.get(response_id)
             if found is not None:
-                await wait_until_async(
-                    partial(is_over, shared, second[1], response_id), "taken over"
-                )
+                await wait_until_async(over, "taken over")
             before = await told(shared, response_id)
             slow.wake()
             with suppress(Exception):
                 await _STARTING[-1]
             async with first[1].maintenance():
                 await wait_until_async(idle, "the first one has ended its own")
-                await wait_until_async(partial(is_over, shared, second[1], response_id), "the end")
+                await wait_until_async(over, "the end")
         after = await told(shared, response_id)
     if found is not None:
         assert after == before
