@@ -22,6 +22,7 @@ from msgspec import Struct
 from gateway.protocols import Route
 from gateway.routes.answers import JsonAnswer
 from gateway.routes.apis import apis_in
+from gateway.routes.field_texts import FIELD_TEXTS
 from gateway.routes.state import HttpRequest, services_of
 from gateway.wire.chat import ChatCompletion, ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk
@@ -356,6 +357,8 @@ class _Components:
         }
         self.schemas[_EVENT] = self._schemas[AnyEvent]
         self._loosen()
+        for name in ("ResponseRequest", "ChatRequest"):
+            self.schemas[name]["properties"] = _explained(self.schemas[name]["properties"])
 
     def of(self, wanted: Any) -> JsonSchema:
         return self._schemas[wanted]
@@ -387,6 +390,16 @@ class _Components:
         messages = chat["properties"]["messages"]
         messages["minItems"] = 1
         del messages["default"]
+
+
+def _explained(properties: Mapping[str, JsonSchema]) -> JsonSchema:
+    """The fields of a request, those that most requests have first, with what they mean."""
+    known = {
+        name: {**properties[name], "description": text}
+        for name, text in FIELD_TEXTS.items()
+        if name in properties
+    }
+    return {**known, **{name: each for name, each in properties.items() if name not in known}}
 
 
 def _short(name: str) -> str:

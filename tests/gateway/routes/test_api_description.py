@@ -25,6 +25,7 @@ from gateway.protocols import Route
 from gateway.routes.api_description import _OPERATIONS, _plain
 from gateway.routes.apis import apis_in
 from gateway.routes.cross_origin import EXPOSED
+from gateway.routes.field_texts import FIELD_TEXTS
 from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
@@ -116,6 +117,17 @@ def test_each_documented_field_is_one_of_its_type_and_back(document: Schema) -> 
     for cls in get_args(items.Item):
         name = "Reasoning" if cls is items.Reasoning else cls.__name__
         assert set(schemas[name]["properties"]) - {"type"} == fields(cls)
+
+
+def test_the_fields_of_most_requests_come_first_and_are_explained(document: Schema) -> None:
+    schemas = document["components"]["schemas"]
+    fields = {name: schemas[name]["properties"] for name in ("ResponseRequest", "ChatRequest")}
+    assert list(fields["ResponseRequest"])[:2] == ["model", "input"]
+    assert list(fields["ChatRequest"])[:2] == ["model", "messages"]
+    assert FIELD_TEXTS.keys() <= fields["ResponseRequest"].keys() | fields["ChatRequest"].keys()
+    for properties in fields.values():
+        explained = [name for name, each in properties.items() if "description" in each]
+        assert explained == [name for name in FIELD_TEXTS if name in properties]
 
 
 def test_every_event_of_a_stream_is_described(document: Schema) -> None:
