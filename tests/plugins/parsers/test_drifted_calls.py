@@ -114,9 +114,25 @@ CASES += [
     ("qwen3", "text", "The <tool_call> tag starts a call.", ["The <tool_call> tag starts a call."]),
     ("minimax_m3", "text", ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="odd">]<]minimax[>[<a>b>yes]<]minimax[>[</a>b>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>', [("odd", {"a>b": "yes"})]),
     ("cohere_command5", "text", '<cofl:tool_calls><cofl:tool_call id="0" name="odd"><cofl:value name="a>b" type="raw">yes</cofl:value></cofl:tool_call></cofl:tool_calls>', [("odd", {"a>b": "yes"})]),
+    ("muse", "text", ' to=other<|message|>{"command": "ls"}<|eot|>', [("other", {"command": "ls"})]),
+    ("muse", "text", " to=bash<|message|>ls -l<|eot|>", ["ls -l"]),
+    ("muse", "text", "to=other<|message|>Hello.<|eom|>", ["Hello."]),
+    ("muse_glimmer", "text", "Set to=5 here.", ["Set to=5 here."]),
     ("thought", "reasoning", "Hm.</thought>Hi", ["Hm.", "Hi"]),
     ("qwen3", "text", '<tool_call>\n{"name": "bash", "arguments": }\n</tool_call>', [("bash", {})]),
 ]  # fmt: skip
+for namespace in ("functions", "default_api", "tools"):
+    called = f"{namespace}.bash"
+    CASES += [
+        ("qwen3", "text", f'<tool_call>\n{{"name": "{called}", "arguments": {{"command": "ls"}}}}\n</tool_call>', [LS]),
+        ("llama3_json", "text", f'{{"name": "{called}", "parameters": {{"command": "ls"}}}}', [LS]),
+        ("qwen3_coder", "text", f"<tool_call>\n<function={called}>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>", [LS]),
+        ("glm45", "text", f"<tool_call>{called}\n<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>", [LS]),
+        ("pythonic", "text", f'[{called}(command="ls")]', [LS]),
+        ("muse", "text", f' to={called}<|message|>{{"command": "ls"}}<|eot|>', [LS]),
+        ("gemma4", "text", f'<|tool_call>call:{called}{{command:<|"|>ls<|"|>}}<tool_call|>', [LS]),
+    ]  # fmt: skip
+CASES.append(("qwen3", "text", '<tool_call>\n{"name": "functions.other", "arguments": {}}\n</tool_call>', [("functions.other", {})]))  # fmt: skip
 
 
 @pytest.mark.parametrize(

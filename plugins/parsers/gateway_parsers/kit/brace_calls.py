@@ -20,6 +20,7 @@ from gateway_parsers.kit.free_text import is_custom
 from gateway_parsers.kit.literal_syntax import LiteralSyntax, Quote
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext, MarkerSet
+from gateway_parsers.kit.names import offered_name
 from gateway_parsers.kit.parameters import (
     ToolParameter,
     in_any_order,
@@ -295,7 +296,7 @@ class BraceReader(StepReader):
     def _tool(self, name: str) -> str:
         """The tool that a name refers to, which may have a namespace."""
         if name in self._tools or ":" not in name:
-            return name
+            return offered_name(name, self._tools)
         if name.partition(":")[0] in self._tools:
             return ""  # what follows is no name
         last = name.rpartition(":")[2]

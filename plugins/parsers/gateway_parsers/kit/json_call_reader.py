@@ -16,6 +16,7 @@ from gateway_parsers.kit.json_text import JsonStringReader
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.json_words import scalar
 from gateway_parsers.kit.markers import WHITESPACE
+from gateway_parsers.kit.names import offered_name
 from gateway_parsers.kit.reader import Step, StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
@@ -321,7 +322,7 @@ class JsonCallReader(StepReader):
         return pos + length, self._text.done or whole
 
     def _named(self, name: str, pos: int, *, then_colon: bool = False) -> int:
-        name = name.strip()
+        name = offered_name(name.strip(), self._tools)
         if name and self._accept is not None and self._accept(name) is None:
             if not self._have_arguments:
                 self._name = name

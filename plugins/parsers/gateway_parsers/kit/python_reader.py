@@ -17,6 +17,7 @@ from gateway_parsers.kit.literal_syntax import PYTHON, LiteralSyntax
 from gateway_parsers.kit.literals import LiteralValue
 from gateway_parsers.kit.marked_calls import MarkedCalls
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerSet
+from gateway_parsers.kit.names import offered_name
 from gateway_parsers.kit.reader import StepReader, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 
@@ -132,6 +133,7 @@ class PythonReader(StepReader):
         if text[start] != "(":
             self._fail()
             return start
+        self._name_text = offered_name(self._name_text, self._tools)
         if self._accept is not None and self._accept(self._name_text) is None:
             self._step = PythonReader._evidence
             return start + 1

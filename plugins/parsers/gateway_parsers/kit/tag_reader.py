@@ -13,6 +13,7 @@ from gateway_parsers.kit.free_text import custom_arguments, is_custom, without_m
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.keyword_arguments import keyword_arguments
 from gateway_parsers.kit.markers import WHITESPACE, Marker, MarkerContext
+from gateway_parsers.kit.names import offered_name
 from gateway_parsers.kit.reader import may_become, skip
 from gateway_parsers.kit.syntax import MAX_NAME, Accept
 from gateway_parsers.kit.tag_parameters import TagParameters
@@ -161,10 +162,15 @@ class TagReader(TagParameters):
         start = skip(text, pos, WHITESPACE)
         if start == len(text):
             return start
-        name = self._called
-        if text[start] != "{" or name not in self._tools or not self._accepts(name):
-            self._called = ""
-            self._step = TagReader._outside
+        name = offered_name(self._called, self._tools)
+        if text[start] != "{" or not _NAME.fullmatch(name) or not self._accepts(name):
+            outside = self._shape.outside
+            if outside.at(text, start) is not None:
+                self._called = ""
+                self._step = TagReader._outside
+            elif final or not outside.begins_at(text, start):
+                self.recoveries += 1
+                self.status = "done"  # the header of a message that is text
             return start
         self.recoveries += 1
         self.verbatim = False
@@ -303,6 +309,7 @@ class TagReader(TagParameters):
         if self._shape.doubled_names and name not in self._tools:
             first, _, second = name.partition(".")
             name = first if first == second and first in self._tools else name
+        name = offered_name(name, self._tools)
         self._head = ""
         if not name and self._calls:
             self._skip_nameless()
