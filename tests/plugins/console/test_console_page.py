@@ -616,6 +616,11 @@ def test_the_reference_of_the_api(page: Page, console: str) -> None:
     )
     page.wait("document.querySelector('.nested[open] .fields')?.innerText.includes('effort')")
     shot(page, "console-api")
+    page.run(
+        "[...document.querySelectorAll('.reference .operation')].forEach((each) => { each.open = true; })"
+    )
+    page.wait("document.querySelector('.reference .fields')")
+    assert "`" not in page.text(".reference")
     assert page.messages == []
 
 

@@ -5,6 +5,9 @@ import { append, fill, h, icon } from "./dom.js";
 
 const PREFIX = "#/components/schemas/";
 
+/** A text of the document, whose Markdown is no more than marks of code. */
+const unquoted = (text) => (text || "").replaceAll("`", "");
+
 /** Draws into `body`. */
 export async function reference(body, filter) {
   const described = await get("/openapi.json");
@@ -40,14 +43,14 @@ function lazy(attributes, summary, make) {
 }
 
 function operationView({ method, path, operation }, described) {
-  const title = [h("span", { class: `method ${method.toLowerCase()}` }, method), h("span", { class: "mono path" }, path), h("span", { class: "soft" }, (operation.summary || "").replaceAll("`", ""))];
+  const title = [h("span", { class: `method ${method.toLowerCase()}` }, method), h("span", { class: "mono path" }, path), h("span", { class: "soft" }, unquoted(operation.summary))];
   return lazy({ class: "card operation" }, title, () => h("div", { class: "card-body" },
-    operation.description && h("p", {}, operation.description),
+    operation.description && h("p", {}, unquoted(operation.description)),
     operation.security && h("p", { class: "hint" }, "Needs an API key: Authorization: Bearer …"),
     operation.parameters && [h("div", { class: "label" }, "Parameters"), operation.parameters.map((each) => fieldView(each.name, each.schema, each.required, `${each.in}${each.description ? ` — ${each.description}` : ""}`, described))],
     operation.requestBody && contentView("Request", operation.requestBody.content, described),
     Object.entries(operation.responses).map(([status, answer]) => (status === "200" ? contentView("Answer", answer.content || {}, described) : null)),
-    h("p", { class: "hint" }, `Errors: ${Object.entries(operation.responses).filter(([status]) => status !== "200").map(([status, answer]) => `${status} — ${answer.description}`).join(" ")}`)));
+    h("p", { class: "hint" }, `Errors: ${Object.entries(operation.responses).filter(([status]) => status !== "200").map(([status, answer]) => `${status} — ${unquoted(answer.description)}`).join(" ")}`)));
 }
 
 function contentView(title, content, described) {
@@ -88,12 +91,12 @@ function schemaView(schema, described) {
 function fieldsView(schema, described) {
   if (!schema.properties) return schema.anyOf || schema.oneOf ? schemaView(schema, described) : h("p", { class: "mono" }, nameOf(schema));
   const needed = new Set(schema.required || []);
-  return h("div", { class: "fields" }, schema.description && h("p", { class: "hint" }, schema.description),
+  return h("div", { class: "fields" }, schema.description && h("p", { class: "hint" }, unquoted(schema.description)),
     Object.entries(schema.properties).map(([name, each]) => fieldView(name, each, needed.has(name), each.description || "", described)));
 }
 
 function fieldView(name, schema, required, text, described) {
-  const line = [h("span", { class: "mono name" }, name), h("span", { class: "mono soft" }, nameOf(schema).slice(0, 160)), required && h("span", { class: "needed" }, "required"), text && h("span", { class: "soft" }, text)];
+  const line = [h("span", { class: "mono name" }, name), h("span", { class: "mono soft" }, nameOf(schema).slice(0, 160)), required && h("span", { class: "needed" }, "required"), text && h("span", { class: "soft" }, unquoted(text))];
   const found = inner(schema, described);
   if (!found.length) return h("div", { class: "leaf" }, line);
   return lazy({ class: "nested" }, line, () => (found.length === 1 ? fieldsView(resolved(found[0], described), described) : schemaView(schema, described)));
