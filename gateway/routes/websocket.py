@@ -373,6 +373,7 @@ class _Connection:
         socket_error = WebSocketError(
             status=error.status,
             error=ErrorBody.of(error),
+            headers=dict(error.headers) or UNSET,
             stream_id=UNSET if stream_id is None else stream_id,
         )
         await self._send(encode(socket_error))

@@ -53,10 +53,12 @@ def decode_event(raw: bytes | str) -> AnyEvent:
 
 
 class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
-    """An error on a WebSocket, in nested form with the HTTP status that it would have had."""
+    """An error on a WebSocket, in nested form with the HTTP status and the headers that it would have had, of which Codex reads
+    `retry-after`."""
 
     status: int
     error: ErrorBody
+    headers: dict[str, str] | UnsetType = UNSET
     sequence_number: int | UnsetType = UNSET
     stream_id: str | UnsetType = UNSET
 

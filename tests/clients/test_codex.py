@@ -438,9 +438,12 @@ def test_a_turn_ends_well_whatever_the_model_does(
     assert not (codex.work / "half").exists()
 
 
+@pytest.mark.parametrize("socket", [False, True])
 def test_it_waits_as_long_as_the_limit_of_its_key_says(
-    codex: Codex, faults: RunningGateway
+    codex: Codex, faults: RunningGateway, socket: bool
 ) -> None:
+    """Over a WebSocket it would give up at once if it were not told how long."""
+    codex.provider += "\nsupports_websockets = true" if socket else ""
     body = {"model": "demo", "input": "zebra, hello", "store": False}
     headers = {"Authorization": f"Bearer {KEY}"}
     while True:

@@ -142,6 +142,7 @@ def test_limits_hold_for_turns_of_a_websocket(gateway: RunningGateway) -> None:
             ends.append(event)
     assert [end["type"] for end in ends] == ["response.completed", "error"]
     assert (ends[1]["status"], ends[1]["error"]["type"]) == (429, "requests")
+    assert int(ends[1]["headers"]["retry-after"]) > 0
 
 
 def test_tokens_are_counted_as_they_were_used(gateway: RunningGateway) -> None:

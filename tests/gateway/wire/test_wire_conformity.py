@@ -532,7 +532,9 @@ def test_the_small_resources_are_the_sdks() -> None:
 
 def test_an_error_on_a_websocket_is_the_sdks() -> None:
     error = WebSocketError(
-        status=400, error=response.ErrorBody(message="m", type="invalid_request_error")
+        status=429,
+        error=response.ErrorBody(message="m", type="requests"),
+        headers={"retry-after": "2"},
     )
     assert isinstance(
         TypeAdapter(ResponsesServerEvent).validate_python(plain(error)), ResponseWsError
