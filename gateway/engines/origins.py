@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from gateway.engines.markers import KNOWN, is_marker, is_turn_marker
+from gateway.engines.text_search import AT_ONCE, any_of, found_in
 from gateway.engines.token_cache import TokenCache
 from gateway.protocols import AddedToken, KnowsAddedTokens, Tokenizer
 
@@ -132,8 +133,9 @@ class OriginEncoder:
         checked = [t for t, token in self._protected.items() if token.id in self._ids]
         self._overlapping = _overlap(checked, added)
         """Whether one added token can begin inside another, so that text could consume a part of the template's."""
-        self._pattern = _pattern(checked, overlapping=False)
-        self._everywhere = _pattern(checked, overlapping=True) if self._overlapping else None
+        self._longest = max(map(len, checked), default=0)
+        self._pattern = any_of(checked, overlapping=False)
+        self._everywhere = any_of(checked, overlapping=True) if self._overlapping else None
         self._text_of = {token.id: text for text, token in reversed(self._protected.items())}
         self._spelled: dict[int, tuple[int, ...]] = {}
         self._short: dict[bytes, int] | None = None
@@ -162,7 +164,10 @@ class OriginEncoder:
     def _encode_whole(self, parts: Sequence[Part]) -> list[int]:
         text = "".join([part for part, _ in parts])
         ids = self._tokenizer.encode(text)
-        found = list(filter(self._ids.__contains__, ids))
+        found: list[int] = []
+        for start in range(0, len(ids), AT_ONCE):  # other threads run between
+            some = ids if len(ids) <= AT_ONCE else ids[start : start + AT_ONCE]
+            found += filter(self._ids.__contains__, some)
         unknown = any(unknown in text for unknown in self._unknown_texts)
         if not unknown and not self._overlapping and found == self._expected_controls(text, parts):
             return ids
@@ -278,7 +283,7 @@ class OriginEncoder:
         for part, origin in parts:
             if origin is _TEMPLATE:
                 own += self._in_template(part)
-        if self._pattern is None or len(self._pattern.findall(text)) == len(own):
+        if self._number_of_matches(text) == len(own):
             return own  # nobody else writes any, and none has a part of another one's text: they do not overlap
         expected: list[int] = []
         run: list[Part] = []
@@ -305,9 +310,16 @@ class OriginEncoder:
     def _ids_in(self, text: str) -> tuple[int, ...]:
         return tuple(self._protected[match.text].id for match in self._matches(text))
 
+    def _number_of_matches(self, text: str) -> int:
+        if self._pattern is None:
+            return 0
+        if len(text) <= AT_ONCE:
+            return len(self._pattern.findall(text))
+        return sum(1 for _ in found_in(text, self._pattern, longest=self._longest))
+
     def _matches(self, text: str) -> Iterator[_Match]:
         if self._pattern is not None:
-            for found in self._pattern.finditer(text):
+            for found in found_in(text, self._pattern, longest=self._longest):
                 yield _Match(found.start(), found.end(), found[0])
 
     def _allows(self, prompt: _Prompt, match: _Match) -> bool:
@@ -320,7 +332,8 @@ class OriginEncoder:
         text = prompt.text
         unknown = self._spells_unknown(prompt)
         if self._everywhere is not None:
-            spelt = (_Match(at.start(), at.end(1), at[1]) for at in self._everywhere.finditer(text))
+            everywhere = found_in(text, self._everywhere, longest=self._longest)
+            spelt = (_Match(at.start(), at.end(1), at[1]) for at in everywhere)
             if not unknown and all(self._allows(prompt, match) for match in spelt):
                 return ids
             return self._in_pieces(prompt)
@@ -516,37 +529,6 @@ def _added_tokens(
         if len(ids) == 1:
             found[text] = AddedToken(id=ids[0], special=True)
     return found
-
-
-def _pattern(texts: Sequence[str], *, overlapping: bool) -> re.Pattern[str] | None:
-    """A pattern that finds the longest of `texts` at a position. `overlapping`: the match is in group 1, and further
-    matches may begin inside it."""
-    if not texts:
-        return None
-    trie: dict[str, dict[str, object]] = {}
-    for text in texts:
-        node: dict[str, object] = trie  # type: ignore[assignment]
-        for character in text:
-            node = node.setdefault(character, {})  # type: ignore[assignment]
-        node[""] = {}
-    source = _source(trie)
-    return re.compile(f"(?=({source}))" if overlapping else source)
-
-
-def _source(node: Mapping[str, object]) -> str:
-    """A trie as a regular expression."""
-    literal = ""
-    while len(node) == 1 and "" not in node:
-        ((character, node),) = node.items()  # type: ignore[assignment]
-        literal += re.escape(character)
-    branches = [
-        re.escape(character) + _source(following)  # type: ignore[arg-type]
-        for character, following in node.items()
-        if character
-    ]
-    if not branches:
-        return literal
-    return f"{literal}(?:{'|'.join(branches)}){'?' if '' in node else ''}"
 
 
 def _overlap(texts: Sequence[str], added: Iterable[str]) -> bool:

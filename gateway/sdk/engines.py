@@ -58,6 +58,7 @@ from gateway.engines.small import (
 from gateway.engines.stopping import (
     StopStrings,
 )
+from gateway.engines.text_search import any_of, found_in
 from gateway.engines.token_bytes import (
     byte_level_alphabet,
     token_reader,
@@ -107,6 +108,7 @@ __all__ = [
     "TokenCache",
     "Translations",
     "Trials",
+    "any_of",
     "as_prompt",
     "byte_level_alphabet",
     "bytes_of",
@@ -122,6 +124,7 @@ __all__ = [
     "ending_tokens",
     "estimated_tokens",
     "first_problem",
+    "found_in",
     "is_small",
     "locate_error",
     "named_templates",

@@ -9,10 +9,11 @@ without its own id is split in the middle.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.sdk import AddedToken
+from gateway.sdk.engines import any_of, found_in
 
 CONTROL_TOKENS: Final = (
     "<|endoftext|>",
@@ -87,6 +88,8 @@ _WIDTH = 4
 _FIRST = (0, MARKERS, MARKERS + 256, MARKERS + 256 + 256**2, MARKERS + 256 + 256**2 + 256**3)
 """The first id of the tokens with that many bytes (index 0 is unused)."""
 
+_LONGEST_WORD: Final = 65_536
+"""Maximum length of a word, a multiple of `_WIDTH`: one of letters in ASCII has the tokens that it would have as one."""
 _WORD = re.compile(r" ?\w+| ?[^\w\s]+|\s+")
 
 
@@ -107,8 +110,10 @@ class ScriptedTokenizer:
             for text, number in self._ids.items()
         }
         self._marker_bytes = [text.encode() for text in known]
-        longest_first = sorted(known, key=len, reverse=True)
-        self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self._longest = max(map(len, known))
+        marker = any_of(list(known), overlapping=False)
+        assert marker is not None, "there are markers"
+        self._marker = marker
 
     @property
     def vocab_size(self) -> int:
@@ -121,16 +126,25 @@ class ScriptedTokenizer:
         A lone surrogate, which has no UTF-8 encoding, becomes a question mark.
         """
         ids: list[int] = []
-        for number, part in enumerate(self._split.split(text)):
-            if number % 2:
-                ids.append(self._ids[part])
-                continue
-            for word in _WORD.findall(part):
-                data = word.encode("utf-8", "replace")
-                for start in range(0, len(data), _WIDTH):
-                    piece = data[start : start + _WIDTH]
-                    ids.append(_FIRST[len(piece)] + int.from_bytes(piece, "big"))
+        at = 0
+        for found in found_in(text, self._marker, longest=self._longest):
+            self._add_words(ids, text, at, found.start())
+            ids.append(self._ids[found[0]])
+            at = found.end()
+        self._add_words(ids, text, at, len(text))
         return ids
+
+    def _add_words(self, ids: list[int], text: str, at: int, end: int) -> None:
+        """Add the ids of a part of a text that has no marker."""
+        if end - at <= _LONGEST_WORD:
+            words = iter(_WORD.findall(text, at, end))
+        else:  # no word is longer, so that none is read for long without a pause
+            words = _words(text, at, end)
+        for word in words:
+            data = word.encode("utf-8", "replace")
+            for start in range(0, len(data), _WIDTH):
+                piece = data[start : start + _WIDTH]
+                ids.append(_FIRST[len(piece)] + int.from_bytes(piece, "big"))
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of `token_ids`; malformed UTF-8 becomes replacement characters."""
@@ -157,3 +171,9 @@ class ScriptedTokenizer:
     def id_of(self, marker: str) -> int:
         """The id of a token with its own id. Raises KeyError for any other text."""
         return self._ids[marker]
+
+
+def _words(text: str, at: int, end: int) -> Iterator[str]:
+    while (word := _WORD.match(text, at, min(end, at + _LONGEST_WORD))) is not None:
+        at = word.end()
+        yield word[0]

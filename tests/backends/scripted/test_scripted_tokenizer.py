@@ -77,3 +77,12 @@ def test_a_lone_surrogate_is_no_error() -> None:
 def test_too_many_markers_are_refused() -> None:
     with pytest.raises(ValueError, match="at most 1024"):
         ScriptedTokenizer([f"<m{number}>" for number in range(1024)])
+
+
+@pytest.mark.parametrize("word", ["a", " ", "<", "[<", "é", "a<|im_end|>", "some words "])
+def test_a_long_text_is_read_with_pauses_and_loses_nothing(word: str) -> None:
+    tokenizer = ScriptedTokenizer()
+    text = word * (200_000 // len(word))
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert ids.count(tokenizer.id_of("<|im_end|>")) == text.count("<|im_end|>")
