@@ -49,8 +49,7 @@ class ApiRequest:
         self.headers: Mapping[str, str] = request.headers
         self.query: Mapping[str, str] = request.query_params
         self.trace_headers = trace_headers(request)
-        self.early: EarlyStart | None = None
-        """Set once the answer is known to be a stream."""
+        self._early: EarlyStart | None = None
 
     def take_rank(self, parameters: SharedParameters) -> None:
         take_rank(self._request, parameters)
@@ -68,13 +67,18 @@ class ApiRequest:
         content_type: str = "text/event-stream; charset=utf-8",
         idle_seconds: float | None = None,
     ) -> None:
-        self.early = EarlyStart(
+        self._early = EarlyStart(
             self._request,
             fail=fail,
             idle=idle,
             headers=stream_headers(headers, content_type),
             idle_seconds=idle_seconds or 0.0,
         )
+
+    def take_early(self) -> EarlyStart | None:
+        """The beginning of the stream, if the answer is known to be one. Not kept: its body will lead to what answers."""
+        early, self._early = self._early, None
+        return early
 
     async def body(self) -> bytes:
         return await read_body(self._request, self._services)
@@ -114,12 +118,11 @@ class _Entry(Struct, frozen=True):
         try:
             answer = await self.route.handle(asked)
         except BaseException as error:
-            if (early := asked.early) is None:
+            if (early := asked.take_early()) is None:
                 raise
             return await early.failed(error)
-        return (
-            _as_app(answer) if asked.early is None else await asked.early.answered(_as_app(answer))
-        )
+        early = asked.take_early()
+        return _as_app(answer) if early is None else await early.answered(_as_app(answer))
 
 
 class ApiRoutes:
