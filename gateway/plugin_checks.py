@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
+from weakref import WeakSet
 
 import pluggy
 from msgspec import Struct
@@ -32,6 +33,8 @@ Kind: TypeAlias = Literal[
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
+_USABLE: Final[WeakSet[type[Struct]]] = WeakSet()
+"""Configuration classes that msgspec can use. Each start of a process with several gateways, as of tests, has the same."""
 
 
 class PluginInfo(Struct, frozen=True, kw_only=True):
@@ -207,13 +210,15 @@ class Registrar:
             raise ConfigurationError(
                 f"the config of the {self._kind} {name!r} is not a msgspec Struct class"
             )
-        try:
-            msgspec_inspect.type_info(config)
-        except (NameError, TypeError) as error:
-            raise ConfigurationError(
-                f"the config of the {self._kind} {name!r} has an annotation that msgspec cannot use "
-                f"({one_line(str(error))}); what it names must be imported at run time"
-            ) from error
+        if config not in _USABLE:
+            try:
+                msgspec_inspect.type_info(config)
+            except (NameError, TypeError) as error:
+                raise ConfigurationError(
+                    f"the config of the {self._kind} {name!r} has an annotation that msgspec cannot use "
+                    f"({one_line(str(error))}); what it names must be imported at run time"
+                ) from error
+            _USABLE.add(config)
         offer = Offer(
             kind=self._kind,
             name=name,
