@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal[
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _USABLE: Final[WeakSet[type[Struct]]] = WeakSet()
-"""Configuration classes that msgspec can use. Each start of a process with several gateways, as of tests, has the same."""
+"""Configuration classes that msgspec is known to be able to use. A process that starts several gateways, as in tests, inspects each once."""
 
 
 class PluginInfo(Struct, frozen=True, kw_only=True):

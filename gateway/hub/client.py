@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
@@ -32,6 +32,10 @@ LISTING_BYTES = 16 * 1024 * 1024
 """Maximum size of a file list."""
 MAX_PAGES = 100
 """Maximum number of pages of a file list; a hub's have 1000 files."""
+PAGES_BYTES = 64 * 1024 * 1024
+"""Maximum size of all pages of a file list."""
+PAGES_SECONDS = 300.0
+"""Time limit for all pages of a file list."""
 LISTING_SECONDS = 60.0
 """Time limit for a file list, once it has begun to arrive."""
 MAX_REDIRECTS = 5
@@ -79,6 +83,16 @@ class HubAnswerInvalid(Exception):
 
 class _Found(Struct):
     id: str
+
+
+class _Page(Struct, Generic[T], frozen=True):
+    """A page of an answer."""
+
+    content: T
+    following: str
+    """The query of the next page; "" if there is none."""
+    size: int
+    """In bytes, as it came."""
 
 
 class Hub(Struct, frozen=True, kw_only=True):
@@ -137,27 +151,33 @@ class Hub(Struct, frozen=True, kw_only=True):
         """The files as another list of the hub has them: mirrors may leave sizes and hashes out of the first."""
         path = f"{name.repo}/tree/{quote(listing.sha, safe='')}"
         found: list[TreeEntry] = []
-        query = "recursive=true"
-        try:
-            for _ in range(MAX_PAGES):
-                page, query = self._page(f"{path}?{query}", list[TreeEntry])
-                found += page
-                if not query:
-                    return found
-        except (HubRefusal, HubAnswerInvalid) as error:
-            raise HubAnswerInvalid("its file list has no sizes and hashes") from error
+        query, size = "recursive=true", 0
+        deadline = time.monotonic() + PAGES_SECONDS
+        for _ in range(MAX_PAGES):
+            try:
+                page = self._page(f"{path}?{query}", list[TreeEntry])
+            except (HubRefusal, HubAnswerInvalid) as error:
+                raise HubAnswerInvalid("its file list has no sizes and hashes") from error
+            found += page.content
+            query, size = page.following, size + page.size
+            if not query:
+                return found
+            if size > PAGES_BYTES:
+                raise HubAnswerInvalid("its file list is larger than 64 MiB")
+            if time.monotonic() > deadline:
+                raise HubUnreachable("its file list does not arrive in time")
         raise HubAnswerInvalid(f"its file list has more than {MAX_PAGES} pages")
 
     def _listed(self, rest: str, form: type[T]) -> T:
         """The answer to a request about a repository, as `form`."""
-        return self._page(rest, form)[0]
+        return self._page(rest, form).content
 
-    def _page(self, rest: str, form: type[T]) -> tuple[T, str]:
-        """The same, with the query of the next page; "" if there is none."""
+    def _page(self, rest: str, form: type[T]) -> _Page[T]:
+        """The same, with what leads to the next page."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 content, following = self._api(rest)
-                return msgspec.json.decode(content, type=form), following
+                return _Page(msgspec.json.decode(content, type=form), following, len(content))
             except HubUnreachable as error:
                 if error.wait is None or attempt == ATTEMPTS:
                     raise

@@ -41,8 +41,8 @@ FIELD_TEXTS: Final[Mapping[str, str]] = {
     "include": "Further parts of the response, such as reasoning.encrypted_content.",
     "truncation": "Whether to leave out the oldest items of a conversation that is too long (auto), or refuse it.",
     "metadata": "Up to 16 texts by name, kept with the result.",
-    "user": "A hint for the engine's server, if that is an API.",
-    "safety_identifier": "Likewise.",
-    "service_tier": "Likewise.",
+    "user": "Who the client's user is. Passed to the model's server if that takes it.",
+    "safety_identifier": "Who the client's user is, in place of user. Passed to the model's server if that takes it.",
+    "service_tier": "How urgent the request is at OpenAI. Passed to the model's server if that takes it.",
 }
 """By name, in the order in which a reference shows them; other fields follow. docs/parameters.md has all."""

@@ -150,9 +150,12 @@ class SqliteWriter:
                     if job.error is not None:
                         connection.execute("ROLLBACK TO operation")
                     connection.execute("RELEASE operation")
-            connection.execute("ROLLBACK" if alone and batch[0].error is not None else "COMMIT")
+            if alone and batch[0].error is not None:
+                connection.execute("ROLLBACK")
+            else:
+                connection.execute("COMMIT")
+                self.committed_at = time.monotonic()
             self.failing = False
-            self.committed_at = time.monotonic()
         except BaseException as error:
             # Nothing of this is stored. SQLite may have ended the transaction by itself, or be unable to: a new
             # connection begins in a known state.

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from gateway.config.hub_names import HubName, parse_name
 from gateway.errors import ConfigurationError
-from gateway.hub import transfer
+from gateway.hub import client, transfer
 from gateway.hub.cache import cached_repositories
 from gateway.hub.client import ATTEMPTS, MAX_PAGES, Hub
 from gateway.hub.fetching import (
@@ -399,9 +399,16 @@ def test_a_list_without_sizes(hub: Hub, hub_server: HubServer) -> None:
     assert "its file list has no sizes and hashes" in failure(hub)
 
 
-@pytest.mark.parametrize("endless", [False, True])
-def test_a_list_of_several_pages(hub: Hub, hub_server: HubServer, endless: bool) -> None:
-    """As a large repository has them; the addresses may be those of the hub that a mirror stands for."""
+@pytest.mark.parametrize("endless", [None, "pages", "bytes", "seconds"])
+def test_a_list_of_several_pages(
+    hub: Hub, hub_server: HubServer, endless: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a large repository has them; the addresses may be those of the hub that a mirror stands for. A list without an end is
+    left, by whichever bound it reaches."""
+    if endless == "bytes":
+        monkeypatch.setattr(client, "PAGES_BYTES", 10)
+    elif endless == "seconds":
+        monkeypatch.setattr(client, "PAGES_SECONDS", 0.0)
     tree = [
         {
             "type": "file",
@@ -434,8 +441,13 @@ def test_a_list_of_several_pages(hub: Hub, hub_server: HubServer, endless: bool)
         return False
 
     hub_server.answer = mirror
-    if endless:
-        assert f"its file list has more than {MAX_PAGES} pages" in failure(hub)
+    if endless is not None:
+        said = {
+            "pages": f"its file list has more than {MAX_PAGES} pages",
+            "bytes": "its file list is larger than 64 MiB",
+            "seconds": "its file list does not arrive in time",
+        }
+        assert said[endless] in failure(hub)
     else:
         assert fetch_gguf(name(REPO), hub).model.read_bytes() == DATA
 

@@ -173,8 +173,10 @@ async def test_an_operation_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
     async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
         database = store._database
+        before = database._writer.committed_at
         with pytest.raises(ValueError, match="alone"):
             await database.write(failing(ValueError("alone")))
+        assert database._writer.committed_at == before, "it says nothing about the disk"
         with pytest.raises(StoreUnavailable):
             await database.write(failing(sqlite3.IntegrityError("alone")))
         kept = record()
