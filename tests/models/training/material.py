@@ -28,7 +28,7 @@ class Material:
     """A seeded source of material. ``held_out`` takes values from the lists training never saw."""
 
     def __init__(self, seed: int, *, held_out: bool = False) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.random = random.Random(seed)
         self.held_out = held_out
 
     def chance(self, probability: float) -> bool:

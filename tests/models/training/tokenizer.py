@@ -77,8 +77,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
         raise AssertionError(f"{tokenizer.get_vocab_size()} tokens instead of {VOCABULARY}")
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",  # noqa: S106 - a token of text
-        pad_token="<|endoftext|>",  # noqa: S106
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
         model_max_length=32768,
         clean_up_tokenization_spaces=False,
     )

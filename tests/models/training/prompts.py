@@ -62,9 +62,7 @@ def written(message: Message) -> str:
 @functools.cache
 def template() -> jinja2.Template:
     """The chat template, compiled as transformers does it."""
-    environment = jinja2.Environment(  # noqa: S701 - prompts are not HTML
-        trim_blocks=True, lstrip_blocks=True
-    )
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = _json
     return environment.from_string(TEMPLATE)
 

@@ -84,7 +84,7 @@ class Pictures:
     """An endless source of pictures."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - training data
+        self.random = random.Random(seed)
 
     def draw(self) -> Picture:
         r = self.random
