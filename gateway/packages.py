@@ -65,8 +65,11 @@ _FORMATS: Final = "litegate-parsers"
 _HOOKS: Final = {"litegate-otel": "otel"}
 """Packages that offer nothing by name, with the names of their plugins: they run if they are installed."""
 
-PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS}))
-"""The names of this project's plugin packages."""
+WITHOUT_PLUGIN: Final = ("litegate-sql",)
+"""Packages that register no plugin: other packages of the project depend on them."""
+
+PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS, *WITHOUT_PLUGIN}))
+"""The names of this project's packages other than the core."""
 
 
 LOCAL: Final = frozenset(

@@ -94,7 +94,8 @@ def check_contents(folder: Path, dist: Path) -> None:
         module = next(name.split("/")[0] for name in sorted(names) if name.startswith("gateway"))
         assert f"{info}/licenses/LICENSE" in names, f"{stem}: no LICENSE"
         assert f"{module}/py.typed" in names, f"{stem}: no py.typed"
-        assert f"{info}/entry_points.txt" in names, f"{stem}: no entry point"
+        registers = f"{info}/entry_points.txt" in names
+        assert registers == ("entry-points" in project), f"{stem}: no entry point"
         assert metadata["License-Expression"] == "Apache-2.0", stem
         assert metadata["Requires-Python"] == ">=3.11", stem
         assert len(metadata.get_payload()) > 200, f"{stem}: no README"

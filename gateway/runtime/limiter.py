@@ -17,7 +17,7 @@ from gateway.caches import LruCache
 from gateway.errors import RateLimited, RequestLimitReached, StoreUnavailable, TokenLimitReached
 from gateway.protocols import LimitCounters, LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.runtime.callers import current_caller
-from gateway.stores.limit_table import DAY, LimitTable, remaining, seconds_until_regained
+from gateway.stores.limit_table import DAY_SECONDS, LimitTable, remaining, seconds_until_regained
 from gateway.task_context import running_task
 from gateway.wire.ids import new_id
 
@@ -173,7 +173,7 @@ class Limiter:
         error: Exception | None = None
         if loop.time() >= self._away_until:
             # What is not answered may have been counted all the same: its tokens of the day would be lost, and its place for a while.
-            today = int(time.time() // DAY)
+            today = int(time.time() // DAY_SECONDS)
             unanswered = AdmittedRequest(principal, request_id, wanted, today, self._counters)
             try:
                 async with asyncio.timeout(self._timeout):

@@ -2,7 +2,7 @@
 
 from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
 from gateway.stores.event_batches import LOST, REFUSED, BatchEntry, EventBatchWriter
-from gateway.stores.limit_table import LimitTable
+from gateway.stores.limit_table import DAY_SECONDS, LimitTable, counted_at, decayed, refusal
 from gateway.stores.packing import (
     Unpacker,
     pack,
@@ -24,6 +24,7 @@ from gateway.stores.writes import WriteTokens, through_outage
 
 __all__ = [
     "BUCKETS_KEPT",
+    "DAY_SECONDS",
     "LARGE",
     "LOST",
     "REFUSED",
@@ -36,10 +37,13 @@ __all__ = [
     "UsageTable",
     "ValueTable",
     "WriteTokens",
+    "counted_at",
     "cut",
+    "decayed",
     "named_parts",
     "pack",
     "pack_json",
+    "refusal",
     "restore",
     "through_outage",
     "unpack_completion",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 
-DAY = 86_400
+DAY_SECONDS = 86_400
 _SWEEP = 1024
 """Principals are looked through for forgotten ones whenever there are twice as many as after the last time, from here on."""
 
@@ -70,7 +70,7 @@ class LimitTable:
             counters = self._principals[principal] = _Counters()
         if (known := counters.running.get(request_id)) is not None:
             return known[1]
-        day = int(now // DAY)
+        day = int(now // DAY_SECONDS)
         if counters.day != day:
             counters.day, counters.day_tokens = day, 0
         requests, spent = counters.requests, counters.tokens
@@ -125,10 +125,10 @@ class LimitTable:
         """Forget principals whose counters cannot matter any more."""
         if len(self._principals) < self._sweep_at:
             return
-        day = int(now // DAY)
+        day = int(now // DAY_SECONDS)
         for name, counters in list(self._principals.items()):
             last = max(counters.requests.at, counters.tokens.at)
-            if not counters.running and counters.day != day and last + DAY < now:
+            if not counters.running and counters.day != day and last + DAY_SECONDS < now:
                 del self._principals[name]
         self._sweep_at = max(_SWEEP, 2 * len(self._principals))
 
@@ -167,7 +167,7 @@ def refusal(
 ) -> LimitState | None:
     """Why a request of `tokens` tokens is refused, given what is counted at `now`; None if it is admitted. Of several
     limits, the one for which the client has to wait longest."""
-    day = int(now // DAY)
+    day = int(now // DAY_SECONDS)
     refused: list[tuple[float, LimitState]] = []
 
     def refuse(name: str, wait: float) -> None:
@@ -189,7 +189,7 @@ def refusal(
         if over > _ROUNDING:
             refuse("tokens", over * 60 / most)
     if (most := limits.tokens_per_day) is not None and day_tokens + tokens > most:
-        refuse("day", (day + 1) * DAY - now)
+        refuse("day", (day + 1) * DAY_SECONDS - now)
     if (most := limits.max_concurrent_requests) is not None and running >= most:
         refuse("concurrent", 1.0)
     return max(refused, key=lambda each: each[0])[1] if refused else None

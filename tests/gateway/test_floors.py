@@ -28,7 +28,6 @@ FLOORS = (
     ("hookspecs", "metrics"),
     ("hub",),
     ("media",),
-    ("sql",),
     (
         "documents",
         "engine_process",

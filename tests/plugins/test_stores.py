@@ -14,7 +14,6 @@ import pytest
 
 from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
 from gateway.responses.appending import add_items
-from gateway.sql.statements import Statement
 from gateway.testing import (
     LimitCountersContract,
     ResponseStoreContract,
@@ -31,6 +30,7 @@ from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
+from gateway_sql import Statement
 from gateway_sqlite import SqliteConfig, open_sqlite
 from tests.waiting import wait_until_async
 

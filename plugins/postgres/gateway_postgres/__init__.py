@@ -1,6 +1,6 @@
 """The store `postgres`: responses, event logs, leases, conversations and chat completions in PostgreSQL, for any number of gateways.
 
-The tables are those of `gateway.sdk.sql`, in a schema of their own. The table `schema_version` has the version of the schema.
+The tables are those of `gateway_sql`, in a schema of their own. The table `schema_version` has the version of the schema.
 Gateways notify each other of news by `NOTIFY`, on a channel with the name of the schema.
 """
 

@@ -15,7 +15,6 @@ import asyncpg  # type: ignore[import-untyped]
 from gateway.sdk import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.processes import Shares
-from gateway.sdk.sql import Operation, Statement
 from gateway_postgres.config import PostgresConfig
 from gateway_postgres.connection_settings import READ_ONLY, connection_settings, set_session
 from gateway_postgres.failures import (
@@ -28,6 +27,7 @@ from gateway_postgres.failures import (
     unavailable,
 )
 from gateway_postgres.notifications import Notifications
+from gateway_sql import Operation, Statement
 
 T = TypeVar("T")
 logger = logging.getLogger("gateway_postgres")
@@ -41,7 +41,7 @@ _RENEWAL_SECONDS: Final = 1.0
 
 
 class PostgresDatabase:
-    """Implements `gateway.sdk.sql.SqlDatabase` for all gateways with one schema."""
+    """Implements `gateway_sql.SqlDatabase` for all gateways with one schema."""
 
     def __init__(self, config: PostgresConfig) -> None:
         self._config = config

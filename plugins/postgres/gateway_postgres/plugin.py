@@ -12,7 +12,7 @@ from gateway.sdk.configuration import without_credentials
 from gateway_postgres.config import PostgresConfig
 
 if TYPE_CHECKING:
-    from gateway.sdk.sql import SqlStore
+    from gateway_sql import SqlStore
 
 
 @asynccontextmanager
@@ -22,11 +22,11 @@ async def open_postgres(config: PostgresConfig) -> AsyncIterator[SqlStore]:
     # Imported here, so that listing plugins does not import a database driver.
     import asyncpg  # type: ignore[import-untyped]
 
-    from gateway.sdk.sql import SqlStore, StoreLimits
     from gateway_postgres.connection_settings import connection_settings
     from gateway_postgres.database import PostgresDatabase
     from gateway_postgres.failures import FAILURES, reason_of
     from gateway_postgres.schema import prepare
+    from gateway_sql import SqlStore, StoreLimits
 
     address = without_credentials(config.url)
     database = PostgresDatabase(config)

@@ -1,6 +1,6 @@
 """The store `sqlite`: responses, event logs, leases, conversations and chat completions in a file, for all gateways of one machine.
 
-The schema is that of `gateway.sdk.sql`. Each process has one thread that writes; it stores what was asked for meanwhile in
+The schema is that of `gateway_sql`. Each process has one thread that writes; it stores what was asked for meanwhile in
 one transaction. Other threads read beside it (WAL). Processes notify each other of news by datagrams, through sockets
 in the folder `<path>.sockets`.
 """

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from gateway.sdk.sql import Operation, Statement
+from gateway_sql import Operation, Statement
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from gateway.sdk.files import DatabaseFile
 from gateway.sdk.processes import FairThreads, Shares
-from gateway.sdk.sql import Operation, Statement
+from gateway_sql import Operation, Statement
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect, run
 from gateway_sqlite.peers import Peers
@@ -25,7 +25,7 @@ _WELL_SECONDS: Final = 1.0
 
 
 class SqliteDatabase:
-    """Implements `gateway.sdk.sql.SqlDatabase` for the processes of one machine."""
+    """Implements `gateway_sql.SqlDatabase` for the processes of one machine."""
 
     def __init__(self, path: Path, config: SqliteConfig) -> None:
         """The file must exist."""

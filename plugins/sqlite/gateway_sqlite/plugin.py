@@ -12,14 +12,14 @@ from gateway.sdk import OpenStore, Register, hookimpl
 from gateway_sqlite.config import SqliteConfig
 
 if TYPE_CHECKING:
-    from gateway.sdk.sql import SqlStore
+    from gateway_sql import SqlStore
 
 
 @asynccontextmanager
 async def open_sqlite(config: SqliteConfig) -> AsyncIterator[SqlStore]:
     """The store in the file of `config`, which is created if it is missing."""
     # Imported here, so that listing plugins does not import SQLite.
-    from gateway.sdk.sql import SqlStore, StoreLimits
+    from gateway_sql import SqlStore, StoreLimits
     from gateway_sqlite.database import SqliteDatabase
     from gateway_sqlite.peers import Peers
     from gateway_sqlite.schema import prepare

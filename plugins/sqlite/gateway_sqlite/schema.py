@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.sql import VERSIONS
+from gateway_sql import VERSIONS
 from gateway_sqlite.config import SqliteConfig
 from gateway_sqlite.connections import connect
 

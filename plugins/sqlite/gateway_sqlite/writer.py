@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from gateway.sdk import StoreUnavailable
 from gateway.sdk.files import shrink_database
 from gateway.sdk.processes import Shares
-from gateway.sdk.sql import Operation
+from gateway_sql import Operation
 from gateway_sqlite.connections import run
 
 logger = logging.getLogger("gateway_sqlite")

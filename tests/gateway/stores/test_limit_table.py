@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols import PrincipalLimits, SettledRequest
-from gateway.stores.limit_table import DAY, LimitTable
+from gateway.stores.limit_table import DAY_SECONDS, LimitTable
 from gateway.testing import LimitCountersContract
 from tests.clock import Clock
 
-NOW = 20_000 * DAY + 1.0
+NOW = 20_000 * DAY_SECONDS + 1.0
 
 
 class TestLimitTable(LimitCountersContract):
@@ -67,7 +67,7 @@ def test_used_tokens_stay_within_the_limit_but_for_the_last_request(
 
 
 def test_a_day_begins_anew_at_midnight() -> None:
-    clock = Clock(NOW + DAY - 11.0)
+    clock = Clock(NOW + DAY_SECONDS - 11.0)
     table, limits = LimitTable(clock), PrincipalLimits(tokens_per_day=10)
     assert asyncio.run(_admit(table, "a", limits, 10)) is None
     assert asyncio.run(_admit(table, "b", limits, 10)) == "day"
@@ -111,10 +111,10 @@ def test_principals_that_are_gone_are_forgotten() -> None:
             await table.settle_requests([ended])
 
     asyncio.run(many("a"))
-    clock.now += 3 * DAY
+    clock.now += 3 * DAY_SECONDS
     for turn in range(4):
         asyncio.run(many(f"b{turn}-"))
-        clock.now += 3 * DAY
+        clock.now += 3 * DAY_SECONDS
     assert len(table._principals) < 3000
 
 
@@ -134,6 +134,6 @@ async def _settle(
         limits=limits,
         reserved=reserved,
         used=used,
-        day=int(clock.now // DAY) if day is None else day,
+        day=int(clock.now // DAY_SECONDS) if day is None else day,
     )
     await table.settle_requests([ended])

@@ -15,9 +15,9 @@ import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
-from gateway.sdk.sql import VERSIONS, Operation, Statement
-from gateway.sql.upkeep import Upkeep
 from gateway.testing.store_records import message, record
+from gateway_sql import VERSIONS, Operation, Statement
+from gateway_sql.upkeep import Upkeep
 from gateway_sqlite import SqliteConfig, open_sqlite, writer
 from gateway_sqlite.connections import connect, translated
 from gateway_sqlite.schema import prepare

@@ -1,14 +1,14 @@
-"""Large parts of stored values, each stored once for its owner. See `gateway.stores.parts`."""
+"""Large parts of stored values, each stored once for its owner. See `gateway.sdk.stores.cut`."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 
-from gateway.sql.statements import Operation, Statement
-from gateway.stores.parts import named_parts, restore
+from gateway.sdk.stores import named_parts, restore
+from gateway_sql.statements import Operation, Statement
 
-logger = logging.getLogger("gateway.stores")
+logger = logging.getLogger("gateway_sql")
 
 
 def hold(

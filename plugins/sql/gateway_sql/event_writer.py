@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.sql import logs
-from gateway.sql.event_follower import EventFollower
-from gateway.sql.statements import SqlDatabase, key
-from gateway.stores.event_batches import BatchEntry, EventBatchWriter
-from gateway.stores.writes import WriteTokens, through_outage
+from gateway.sdk.stores import BatchEntry, EventBatchWriter, WriteTokens, through_outage
+from gateway_sql import logs
+from gateway_sql.event_follower import EventFollower
+from gateway_sql.statements import SqlDatabase, key
 
 
 class SqlEventWriter(EventBatchWriter):

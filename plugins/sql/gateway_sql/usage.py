@@ -1,4 +1,4 @@
-"""Counters of usage; see `gateway.protocols.UsageCounters`."""
+"""Counters of usage; see `gateway.sdk.UsageCounters`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageWidth
-from gateway.sql.statements import Operation, Statement, key
-from gateway.stores.usage_table import Key, counts_of, key_of, numbers_of
+from gateway.sdk import UsageCount, UsageWidth
+from gateway.sdk.stores import BUCKETS_KEPT, WIDTH_SECONDS
+from gateway_sql.statements import Operation, Statement, key
 
 _TABLES: Final[dict[UsageWidth, tuple[str, str]]] = {
     "1m": ("usage_minutes", "minute"),
@@ -34,9 +34,7 @@ def add(batch: str, counts: Sequence[UsageCount], now: float) -> Operation[None]
         return
     for width, (table, column) in _TABLES.items():
         rows = [
-            (each.bucket, *_names(key_of(each)), *_bounded(each))
-            for each in counts
-            if each.width == width
+            (each.bucket, *_names(each), *_bounded(each)) for each in counts if each.width == width
         ]
         if not rows:
             continue
@@ -60,13 +58,7 @@ def read(first: int, last: int, width: UsageWidth) -> Operation[list[UsageCount]
         f"WHERE {column} >= $1 AND {column} <= $2",
         (first, last),
     )
-    return counts_of(
-        width,
-        (
-            ((bucket, *json.loads(names)), (requests, given, cached, made, reasoning))
-            for bucket, names, requests, given, cached, made, reasoning in rows
-        ),
-    )
+    return [_count(width, *row) for row in rows]
 
 
 def forget(now: float) -> Operation[None]:
@@ -94,12 +86,44 @@ def _oldest(width: UsageWidth, now: float) -> int:
     return int(now // WIDTH_SECONDS[width]) - BUCKETS_KEPT[width] - _MARGIN
 
 
-def _names(of: Key) -> tuple[str, str]:
-    """API, principal and model, as a key and as they are. JSON's escapes keep what databases refuse, such as NUL."""
-    _, *names = of
-    text = json.dumps(names)
+def _names(count: UsageCount) -> tuple[str, str]:
+    """API, principal and model, as a key and as JSON, whose escapes keep what databases refuse, such as NUL."""
+    text = json.dumps([count.api, count.principal, count.model])
     return key(text), text
 
 
 def _bounded(count: UsageCount) -> tuple[int, ...]:
-    return tuple(max(0, min(number, _MAX_ADDED)) for number in numbers_of(count))
+    numbers = (
+        count.requests,
+        count.input_tokens,
+        count.cached_tokens,
+        count.output_tokens,
+        count.reasoning_tokens,
+    )
+    return tuple(max(0, min(number, _MAX_ADDED)) for number in numbers)
+
+
+def _count(
+    width: UsageWidth,
+    bucket: int,
+    names: str,
+    requests: int,
+    input_: int,
+    cached: int,
+    output: int,
+    reasoning: int,
+) -> UsageCount:
+    """The sum in a row."""
+    api, principal, model = json.loads(names)
+    return UsageCount(
+        width=width,
+        bucket=bucket,
+        api=api,
+        principal=principal,
+        model=model,
+        requests=requests,
+        input_tokens=input_,
+        cached_tokens=cached,
+        output_tokens=output,
+        reasoning_tokens=reasoning,
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.sql.statements import Operation, Statement, key, owner_key
-from gateway.stores.shared_values import SMALL
+from gateway_sql.statements import Operation, Statement, key, owner_key
 
 _MAX_VALUES = 100_000
 """Maximum number of values per owner."""
 _MAX_BYTES = 64 << 20
-"""Maximum size of one owner's values together, in bytes. Values of up to `SMALL` bytes are limited by their number
+"""Maximum size of one owner's values together, in bytes. Values of up to `_SMALL` bytes are limited by their number
 only."""
+_SMALL = 1024
 
 
 def compare_and_set(
@@ -42,7 +42,7 @@ def compare_and_set(
     held = bytes(found[0][0]) if found else None
     others = size - len(held or b"")
     fits = (held is not None or number < _MAX_VALUES) and (
-        len(value) <= SMALL or others + len(value) <= _MAX_BYTES
+        len(value) <= _SMALL or others + len(value) <= _MAX_BYTES
     )
     if held == expected and fits:
         yield Statement(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
-from gateway.sql import logs
-from gateway.sql.statements import SqlDatabase, key
+from gateway_sql import logs
+from gateway_sql.statements import SqlDatabase, key
 
 _KEPT = 256 << 10
 """Bytes of a followed log that are kept in memory, for readers that are almost up to date."""

@@ -7,13 +7,12 @@ from typing import Final
 
 import msgspec
 
-from gateway.protocols import CompletionPage, Order, StoredCompletion
-from gateway.sql import parts
-from gateway.sql.schema import OF_COMPLETION
-from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
-from gateway.stores.packing import pack_json, unpack_completion, unpack_metadata
-from gateway.stores.parts import Cut
-from gateway.wire.stored_chat import StoredChatCompletion
+from gateway.sdk import CompletionPage, Order, StoredCompletion
+from gateway.sdk.stores import Cut, pack_json, unpack_completion, unpack_metadata
+from gateway.sdk.wire import StoredChatCompletion
+from gateway_sql import parts
+from gateway_sql.schema import OF_COMPLETION
+from gateway_sql.statements import Operation, Rows, Statement, key, owner_key
 
 _PASSED_AT_ONCE: Final = 500
 """Number of completions whose model and metadata are examined with one statement."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from gateway.errors import ConversationFull
-from gateway.protocols import ConversationBounds, ItemPage, Order
-from gateway.sql import parts
-from gateway.sql.schema import OF_CONVERSATION
-from gateway.sql.statements import Operation, Statement, key, owner_key
-from gateway.stores.packing import pack, unpack_conversation, unpack_item
-from gateway.stores.parts import Cut, cut, named_parts, whole_size
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation
+from gateway.sdk import ConversationBounds, ConversationFull, ItemPage, Order
+from gateway.sdk.stores import (
+    Cut,
+    cut,
+    named_parts,
+    pack,
+    unpack_conversation,
+    unpack_item,
+    whole_size,
+)
+from gateway.sdk.wire import Conversation, Item
+from gateway_sql import parts
+from gateway_sql.schema import OF_CONVERSATION
+from gateway_sql.statements import Operation, Statement, key, owner_key
 
 
 def put(

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.protocols import UNFINISHED, CallRecord, StoredResponse
-from gateway.sql import parts
-from gateway.sql.schema import FINISHED, KEPT, OF_RESPONSE, RUNNING
-from gateway.sql.statements import Operation, Rows, Statement, key, owner_key
-from gateway.stores.packing import pack, unpack_items, unpack_record, unpack_results
-from gateway.stores.parts import cut
-from gateway.wire.items import Item
-from gateway.wire.response import ResponseStatus
+from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
+from gateway.sdk.stores import cut, pack, unpack_items, unpack_record, unpack_results
+from gateway.sdk.wire import Item, ResponseStatus
+from gateway_sql import parts
+from gateway_sql.schema import FINISHED, KEPT, OF_RESPONSE, RUNNING
+from gateway_sql.statements import Operation, Rows, Statement, key, owner_key
 
-logger = logging.getLogger("gateway.stores")
+logger = logging.getLogger("gateway_sql")
 
 _LONGEST_CHAIN = 100_000
 _HOMES = 8

@@ -1,12 +1,12 @@
-"""Counters of limits; see `gateway.protocols.LimitCounters`."""
+"""Counters of limits; see `gateway.sdk.LimitCounters`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
-from gateway.sql.statements import Operation, Rows, Statement, key
-from gateway.stores.limit_table import DAY, counted_at, decayed, refusal
+from gateway.sdk import LimitState, PrincipalLimits, SettledRequest
+from gateway.sdk.stores import DAY_SECONDS, counted_at, decayed, refusal
+from gateway_sql.statements import Operation, Rows, Statement, key
 
 
 def admit(
@@ -33,7 +33,7 @@ def admit(
     if known:
         requests, spent, day = known[0]
         return LimitState(requests=requests, tokens=spent, day=day)
-    day = int(now // DAY)
+    day = int(now // DAY_SECONDS)
     if counted_day != day:
         day_tokens = 0
     requests = decayed(spent_requests, requests_at, limits.requests_per_minute, now)
@@ -118,8 +118,8 @@ def renew(running: Sequence[tuple[str, str]], seconds: float, now: float) -> Ope
 
 def forget(now: float) -> Operation[None]:
     """Delete what cannot matter any more: requests of processes that died, and what was not used for two days."""
-    yield Statement("DELETE FROM limit_requests WHERE until < $1", (now - DAY,))
-    yield Statement("DELETE FROM limits WHERE used < $1", (now - 2 * DAY,))
+    yield Statement("DELETE FROM limit_requests WHERE until < $1", (now - DAY_SECONDS,))
+    yield Statement("DELETE FROM limits WHERE used < $1", (now - 2 * DAY_SECONDS,))
 
 
 def _locked(principal: str) -> Statement:

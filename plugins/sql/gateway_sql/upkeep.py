@@ -10,12 +10,12 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from gateway.errors import StoreUnavailable
-from gateway.sql import completions, conversations, limits, parts, responses, usage, values
-from gateway.sql.schema import FINISHED, KEPT, OF_COMPLETION, OF_CONVERSATION, OF_RESPONSE
-from gateway.sql.statements import Operation, SqlDatabase, Statement
+from gateway.sdk import StoreUnavailable
+from gateway_sql import completions, conversations, limits, parts, responses, usage, values
+from gateway_sql.schema import FINISHED, KEPT, OF_COMPLETION, OF_CONVERSATION, OF_RESPONSE
+from gateway_sql.statements import Operation, SqlDatabase, Statement
 
-logger = logging.getLogger("gateway.stores")
+logger = logging.getLogger("gateway_sql")
 
 Kind: TypeAlias = Literal["responses", "conversations", "completions"]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.sql.schema import RUNNING
-from gateway.sql.statements import Operation, Statement, key
-from gateway.stores.event_batches import LOST, REFUSED, BatchEntry
+from gateway.sdk.stores import LOST, REFUSED, BatchEntry
+from gateway_sql.schema import RUNNING
+from gateway_sql.statements import Operation, Statement, key
 
 _ROWS = 500
 _BYTES = 4 << 20

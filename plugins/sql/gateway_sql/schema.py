@@ -22,7 +22,7 @@
     What was used in each day, hour and minute, and the batches that were added. `names` is the API, the principal and the model as JSON,
     and `subject` is its key.
 `parts`, `part_uses`
-    Large parts of the values above, once for each owner, by hash (`gateway.stores.parts`), and the rows that name them: `kind`
+    Large parts of the values above, once for each owner, by hash (`gateway.sdk.stores.cut`), and the rows that name them: `kind`
     is one of `OF_RESPONSE`, `OF_CONVERSATION` and `OF_COMPLETION`, `holder` is the row, `item` the key of a conversation's item. The column
     `parts` of those rows is the number of their uses. A part without uses is removed.
 """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gateway.protocols import StoredResponse
-from gateway.sql.responses import record_of
-from gateway.sql.schema import FINISHED, RUNNING
-from gateway.sql.statements import Operation, Statement, key
+from gateway.sdk import StoredResponse
+from gateway_sql.responses import record_of
+from gateway_sql.schema import FINISHED, RUNNING
+from gateway_sql.statements import Operation, Statement, key
 
 _RECENT = 1000
 """Number of requests to cancel that are looked at again, because their transactions may end in another order."""

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from typing import Any, TypeVar
 
-from gateway.errors import StoreUnavailable
-from gateway.protocols import (
+from gateway.sdk import (
     Append,
     CallRecord,
     CompletionPage,
@@ -24,29 +23,27 @@ from gateway.protocols import (
     SettledRequest,
     StoredCompletion,
     StoredResponse,
+    StoreUnavailable,
     UsageCount,
     UsageWidth,
 )
-from gateway.sql import completions, conversations, leases, logs, responses, usage, values
-from gateway.sql import limits as counters
-from gateway.sql.event_follower import EventFollower
-from gateway.sql.event_writer import SqlEventWriter
-from gateway.sql.statements import CANCELS, Operation, SqlDatabase, key
-from gateway.sql.upkeep import Kind, StoreLimits, Upkeep
-from gateway.stores.packing import pack, pack_json
-from gateway.stores.parts import cut, whole_size
-from gateway.stores.writes import WriteTokens, through_outage
-from gateway.task_context import running_task
-from gateway.wire.items import Item
-from gateway.wire.response import Conversation, ResponseStatus
+from gateway.sdk.processes import running_task
+from gateway.sdk.stores import WriteTokens, cut, pack, pack_json, through_outage, whole_size
+from gateway.sdk.wire import Conversation, Item, ResponseStatus
+from gateway_sql import completions, conversations, leases, logs, responses, usage, values
+from gateway_sql import limits as counters
+from gateway_sql.event_follower import EventFollower
+from gateway_sql.event_writer import SqlEventWriter
+from gateway_sql.statements import CANCELS, Operation, SqlDatabase, key
+from gateway_sql.upkeep import Kind, StoreLimits, Upkeep
 
-logger = logging.getLogger("gateway.stores")
+logger = logging.getLogger("gateway_sql")
 
 T = TypeVar("T")
 
 
 class SqlStore:
-    """Implements `gateway.protocols.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
+    """Implements `gateway.sdk.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
 
     Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
     used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.

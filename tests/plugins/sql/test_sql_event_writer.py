@@ -1,4 +1,4 @@
-"""Writers of events whose store is away when the process ends."""
+"""The writer of events on a database that is away."""
 
 from __future__ import annotations
 
@@ -8,26 +8,14 @@ from typing import Any
 import pytest
 
 from gateway.errors import StoreUnavailable
-from gateway.sql.event_writer import SqlEventWriter
-from gateway.stores.writes import WriteTokens, through_outage
+from gateway.stores.writes import WriteTokens
+from gateway_sql.event_writer import SqlEventWriter
 
 pytestmark = pytest.mark.anyio
 
 
 async def away() -> None:
     raise StoreUnavailable("It is away.")
-
-
-async def test_nothing_is_repeated_once_the_process_ends() -> None:
-    closing = asyncio.Event()
-    waiting = asyncio.create_task(through_outage(away, seconds=3600, closing=closing))
-    await asyncio.sleep(0)
-    closing.set()
-    async with asyncio.timeout(60):
-        with pytest.raises(StoreUnavailable):
-            await waiting
-        with pytest.raises(StoreUnavailable):
-            await through_outage(away, seconds=3600, closing=closing)
 
 
 async def test_a_database_that_is_away_is_not_waited_for() -> None:

@@ -1,0 +1,20 @@
+"""A store in an SQL database, without the driver: the schema, the statements, and the reading and writing of event logs.
+
+An operation is a generator that yields statements and receives their rows. The same operation runs on a blocking driver in a thread
+and on an asynchronous one. A plugin brings the driver by implementing `SqlDatabase`, and opens `SqlStore` on it.
+"""
+
+from gateway_sql.schema import VERSIONS
+from gateway_sql.statements import Operation, Rows, SqlDatabase, Statement
+from gateway_sql.store import SqlStore
+from gateway_sql.upkeep import StoreLimits
+
+__all__ = [
+    "VERSIONS",
+    "Operation",
+    "Rows",
+    "SqlDatabase",
+    "SqlStore",
+    "Statement",
+    "StoreLimits",
+]
