@@ -16,19 +16,15 @@ from typing import Literal
 import msgspec
 
 from gateway.assembly.item_builders import (
-    AnnouncedBuilders,
-    AnnouncedCompaction,
-    AnnouncedMessage,
-    AnnouncedReasoning,
-    AnnouncedToolList,
+    CompactionBuilder,
     EventCollector,
     EventList,
     ServerCallBuilder,
-    plain_builder,
+    ToolListBuilder,
 )
 from gateway.assembly.items import ItemAssembler
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.deltas import Delta, ReasoningDelta, TextDelta
+from gateway.deltas import Delta
 from gateway.protocols import CallRecord, FinishReason, ToolResult
 from gateway.runtime.sealing import SealReasoning
 from gateway.tools.roles import CallRole
@@ -66,7 +62,7 @@ class ResponseAssembler:
         `aligner` is given if log probabilities were requested, `seal` if reasoning items carry `encrypted_content`.
         `include` is the request's; None includes everything. `known` are earlier calls, whose sources may be cited.
         `summarizes`: emit reasoning also as a summary. `quiet`: the events are not read, so the response is
-        built without them, and deltas may be merged. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
+        built without them. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
         """
         self.response = response
         self.events = EventCollector()
@@ -81,15 +77,13 @@ class ResponseAssembler:
             known=known,
             summarizes=summarizes,
             approval_id=approval_id,
-            make=plain_builder if quiet else AnnouncedBuilders(self.events),
+            events=None if quiet else self.events,
         )
         """Builds the items."""
         self._new_id = new_id
         self._clock = clock
-        self._aligner = aligner
         self._quiet = quiet
-        self._gathers = quiet and aligner is None
-        self._compaction: AnnouncedCompaction | None = None
+        self._compaction: CompactionBuilder | None = None
         self._ended = False
         self.started = False
         """Whether the events that open the response were made."""
@@ -127,29 +121,9 @@ class ResponseAssembler:
         self._next = self.events.next
 
     def feed(self, deltas: Sequence[Delta]) -> EventList:
-        """Write `deltas` into the response. Returns the resulting events, in order.
-
-        In quiet mode, deltas are collected and written as one when the generation or the response ends. The items are
-        the same, without events.
-        """
-        if self._gathers:
-            self.items.gather(deltas)
-            return []
+        """Write `deltas` into the response. Returns the resulting events, in order. Called for every token."""
         out = self.events.begin_step()
         self.items.write(deltas)
-        return out
-
-    def feed_framed(self, deltas: Sequence[Delta]) -> EventList:
-        """Like `feed`, for server-sent events: the text that is then open may be continued by `events.more_text`."""
-        out = self.feed(deltas)
-        if self._aligner is not None:
-            return out
-        item = self.items.open
-        if type(item) is AnnouncedMessage:
-            if (text := item.open_text()) is not None:
-                self.events.open_text(TextDelta, *text)
-        elif type(item) is AnnouncedReasoning:
-            self.events.open_text(ReasoningDelta, *item.open_text())
         return out
 
     def end_generation(self, reason: FinishReason) -> EventList:
@@ -187,7 +161,7 @@ class ResponseAssembler:
         out = self.events.begin_step()
         self.items.close_open("completed")
         item = msgspec.structs.replace(listing, id=self._new_id("mcpl_"))
-        tools = AnnouncedToolList(item, self.events)
+        tools = ToolListBuilder(item)
         self.items.begin(tools)
         self.items.put(tools.output_index, tools.close("completed"))
         return out
@@ -195,7 +169,7 @@ class ResponseAssembler:
     def open_compaction(self) -> EventList:
         """Start a compaction item: the preceding conversation is being summarized."""
         out = self.events.begin_step()
-        self._compaction = AnnouncedCompaction(self._new_id("cmp_"), self.events)
+        self._compaction = CompactionBuilder(self._new_id("cmp_"))
         self.items.begin(self._compaction)
         return out
 

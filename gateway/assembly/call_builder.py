@@ -7,7 +7,6 @@ from typing import TypeAlias, assert_never
 
 from gateway.assembly.item_builders import (
     ApprovalRequestBuilder,
-    BuilderFactory,
     ClientCallBuilder,
     CodeInterpreterCallBuilder,
     CustomCallBuilder,
@@ -35,7 +34,6 @@ OpenCall: TypeAlias = (
 def open_call(
     delta: CallStarted,
     roles: Mapping[str, CallRole],
-    make: BuilderFactory,
     new_id: Callable[[str], str],
     include: Collection[str] | None,
     approval_id: Callable[[str, str, str], str] | None,
@@ -53,8 +51,7 @@ def open_call(
     match role.item_type:
         case "function_call":
             call_id = delta.call_id or new_id("call_")
-            return make(
-                FunctionCallBuilder,
+            return FunctionCallBuilder(
                 new_id("fc_"),
                 call_id,
                 name,
@@ -63,37 +60,31 @@ def open_call(
             )
         case "custom_tool_call":
             call_id = delta.call_id or new_id("call_")
-            return make(CustomCallBuilder, new_id("ctc_"), call_id, name, role.namespace)
+            return CustomCallBuilder(new_id("ctc_"), call_id, name, role.namespace)
         case "mcp_call":
-            return make(
-                McpCallBuilder,
+            return McpCallBuilder(
                 new_id("mcp_"),
                 role.server_label,
                 delta.name,
                 shown_name=role.shown_name,
             )
         case "mcp_approval_request":
-            return make(
-                ApprovalRequestBuilder, new_id("mcpr_"), role.server_label, name, approval_id
-            )
+            return ApprovalRequestBuilder(new_id("mcpr_"), role.server_label, name, approval_id)
         case "code_interpreter_call":
-            return make(
-                CodeInterpreterCallBuilder,
+            return CodeInterpreterCallBuilder(
                 new_id("ci_"),
                 name,
                 role.server_label,
                 shows_outputs=shows("code_interpreter_call.outputs"),
             )
         case "web_search_call":
-            return make(
-                WebSearchCallBuilder,
+            return WebSearchCallBuilder(
                 new_id("ws_"),
                 name,
                 shown=shows("web_search_call.action.sources"),
             )
         case "file_search_call":
-            return make(
-                FileSearchCallBuilder,
+            return FileSearchCallBuilder(
                 new_id("fs_"),
                 name,
                 shown=shows("file_search_call.results"),
@@ -101,10 +92,10 @@ def open_call(
         case "shell_call" if role.server_label:
             call_id = delta.call_id or new_id("call_")
             item_id = new_id(items.ID_PREFIXES[items.ShellCall])
-            return make(ShellCallBuilder, item_id, call_id, name, role.server_label)
+            return ShellCallBuilder(item_id, call_id, name, role.server_label)
         case "local_shell_call" | "shell_call" | "apply_patch_call" | "tool_search_call" as kind:
             call_id = delta.call_id or new_id("call_")
             item_id = new_id(id_prefix(kind))
-            return make(ClientCallBuilder, item_id, kind, call_id, name)
+            return ClientCallBuilder(item_id, kind, call_id, name)
         case _:
             assert_never(role.item_type)

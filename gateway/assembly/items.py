@@ -1,8 +1,8 @@
 """The item assembler: builds the items of an answer from a parser's deltas.
 
-It is pure and synchronous, and announces nothing. It is used as it is where the client sees no items but the next
-prompt needs them (gateway-run calls in Chat Completions and in plugins' APIs). The response assembler
-(`gateway.assembly.assembler`) gives it builders that announce each change as an event.
+It is pure and synchronous. It is used as it is where the client sees no items but the next prompt needs them (gateway-run calls
+in Chat Completions and in plugins' APIs). The response assembler (`gateway.assembly.assembler`) collects the events of its
+builders.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from gateway.assembly.citations import by_cursor, by_mark
 from gateway.assembly.included import hidden_parts
 from gateway.assembly.item_builders import (
     ApprovalRequestBuilder,
-    BuilderFactory,
     CitedMessageBuilder,
     ClientCallBuilder,
     CustomCallBuilder,
     EndStatus,
+    EventCollector,
     FunctionCallBuilder,
     ItemBuilder,
     McpCallBuilder,
@@ -28,7 +28,6 @@ from gateway.assembly.item_builders import (
     ServerCallBuilder,
     ShellCallBuilder,
     SummarizedReasoningBuilder,
-    plain_builder,
 )
 from gateway.assembly.logprobs import LogprobAligner
 from gateway.assembly.sandbox_links import by_path
@@ -45,7 +44,6 @@ from gateway.deltas import (
     ReasoningDelta,
     RefusalDelta,
     TextDelta,
-    joined,
 )
 from gateway.protocols import (
     CallRecord,
@@ -86,9 +84,9 @@ class ItemAssembler:
         known: Mapping[str, CallRecord] = {},
         summarizes: bool = False,
         approval_id: Callable[[str, str, str], str] | None = None,
-        make: BuilderFactory = plain_builder,
+        events: EventCollector | None = None,
     ) -> None:
-        """For the arguments see `ResponseAssembler`. `make` creates the item builders."""
+        """For the arguments see `ResponseAssembler`. `events` collects the items' events, if they are sent."""
         self.results: dict[str, CallRecord] = {}
         """By item id: what the model wrote and read in calls whose items do not show it, and reasoning that its engine
         encrypted."""
@@ -100,7 +98,7 @@ class ItemAssembler:
         self._seal = seal
         self._include = include
         self._approval_id = approval_id
-        self._make = make
+        self._events = events
         self._reasoning_kind = SummarizedReasoningBuilder if summarizes else ReasoningBuilder
         self._sources: dict[int, list[Source]] = {}
         self._files: dict[str, FileSource] = {}
@@ -111,8 +109,6 @@ class ItemAssembler:
             self._container_files = by_path(
                 each for call in known.values() for each in call.container_files
             )
-        self._gathered: list[Delta] = []
-        """Deltas that are not yet written; see `gather`."""
         self._slots: list[items.Item | None] = []
         self._calls: list[ServerCallBuilder] = []
         self._phase: Literal["commentary", "final_answer"] | None = None
@@ -142,11 +138,6 @@ class ItemAssembler:
 
     # Output.
 
-    def gather(self, deltas: Sequence[Delta]) -> None:
-        """Keep `deltas`, to be written as one at the end of the generation or of the answer. Not for log probabilities,
-        which belong to single deltas."""
-        self._gathered += deltas
-
     def write(self, deltas: Sequence[Delta]) -> None:
         """Write `deltas` into the items."""
         for delta in deltas:
@@ -160,11 +151,6 @@ class ItemAssembler:
                 message.write_text(delta.text, ())
             else:
                 self._write(delta)
-
-    def _write_gathered(self) -> None:
-        if self._gathered:
-            gathered, self._gathered = self._gathered, []
-            self.write(joined(gathered))
 
     def _write(self, delta: Delta) -> None:
         match delta:
@@ -186,7 +172,6 @@ class ItemAssembler:
                 call = open_call(
                     delta,
                     self._roles,
-                    self._make,
                     self._new_id,
                     self._include,
                     self._approval_id,
@@ -216,7 +201,6 @@ class ItemAssembler:
 
         A gateway-run call that the model stopped in is run: its tool reports the broken arguments to the model.
         """
-        self._write_gathered()
         if reason == "stop" and isinstance(self.open, ServerCallBuilder):
             self._end_call()
         match reason:
@@ -235,7 +219,6 @@ class ItemAssembler:
 
     def end(self) -> None:
         """Close everything that is open, because the answer ends."""
-        self._write_gathered()
         self.close_open("incomplete")
         for call in self._calls:
             self._slots[call.output_index] = call.close("incomplete")
@@ -261,8 +244,7 @@ class ItemAssembler:
         """Add a call that the client approved since the model wrote it. It is then pending."""
         self.close_open("completed")
         role = self._roles[name]
-        call = self._make(
-            McpCallBuilder,
+        call = McpCallBuilder(
             self._new_id("mcp_"),
             role.server_label,
             name,
@@ -280,6 +262,7 @@ class ItemAssembler:
     def begin(self, builder: ItemBuilder) -> None:
         """Begin an item, in the next place of the output."""
         self._slots.append(None)
+        builder.events = self._events
         builder.begin(len(self._slots) - 1)
 
     def put(self, output_index: int, item: items.Item) -> None:
@@ -300,8 +283,7 @@ class ItemAssembler:
         item_id, phase = self._new_id("msg_"), self._phase
         cites = self._sources or self._files or self._container_files
         message = (
-            self._make(
-                CitedMessageBuilder,
+            CitedMessageBuilder(
                 item_id,
                 phase,
                 self._sources,
@@ -309,7 +291,7 @@ class ItemAssembler:
                 self._container_files,
             )
             if cites
-            else self._make(MessageBuilder, item_id, phase)
+            else MessageBuilder(item_id, phase)
         )
         self._phase = None
         self.open = message
@@ -320,7 +302,7 @@ class ItemAssembler:
         if isinstance(self.open, ReasoningBuilder):
             return self.open
         self.close_open("completed")
-        reasoning = self._make(self._reasoning_kind, self._new_id("rs_"), self._seal)
+        reasoning = self._reasoning_kind(self._new_id("rs_"), self._seal)
         self.open = reasoning
         self.begin(reasoning)
         return reasoning

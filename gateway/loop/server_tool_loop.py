@@ -83,20 +83,20 @@ class ServerToolLoop:
 
 
 class _WriterWithItems:
-    """Writes an answer, and builds its items beside it. Implements `TurnWriter`."""
+    """Writes an answer, and builds its items as well. Implements `TurnWriter`."""
 
     def __init__(self, writer: ToolAnswerWriter, items: ItemAssembler) -> None:
         self._writer = writer
         self._items = items
         self._feed = writer.feed
-        self._gather = items.gather
+        self._write = items.write
 
     def feed(self, deltas: Sequence[Delta]) -> bytes:
-        self._gather(deltas)
+        self._write(deltas)
         return self._feed(deltas)
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
-        self._gather(held)
+        self._write(held)
         self._items.end_generation(reason)
         return self._writer.end(held, reason)
 

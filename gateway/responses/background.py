@@ -213,7 +213,7 @@ class BackgroundRuns:
             if run.plan.stream:
                 writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
                 run.count_events = lambda: writer.made
-                await run.run_framed(writer.write)
+                await run.run(writer.write)
             else:
                 await run.run(_drop)
             if run.handed_over:

@@ -11,10 +11,9 @@ from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import BufferedAppends, ResponseStore
 from gateway.responses.live_log import LiveLog
 from gateway.responses.run import ResponseRun
-from gateway.responses.turns import Ready
 from gateway.wire.common import ENCODER
-from gateway.wire.event_frames import json_of_frame
-from gateway.wire.events import ENDS
+from gateway.wire.event_frames import SseEncoder
+from gateway.wire.events import ENDS, Event
 
 _encode = ENCODER.encode
 _MAX_PENDING = 64
@@ -31,6 +30,7 @@ class LogWriter:
         "_append",
         "_attempt",
         "_failed",
+        "_frame",
         "_live",
         "_next",
         "_pending",
@@ -54,6 +54,7 @@ class LogWriter:
             if isinstance(store, BufferedAppends)
             else None
         )
+        self._frame = SseEncoder().frame
         self._live = live
         self._stored = live.count = stored
         self._next = 0
@@ -77,38 +78,42 @@ class LogWriter:
         """Number of events that are made and not yet known to be stored."""
         return max(0, self._next - self._live.count)
 
-    def write(self, ready: Ready) -> Awaitable[None]:
+    def write(self, events: Sequence[Event]) -> Awaitable[None]:
         """Write events. The last ones are stored once the returned awaitable completes.
 
         It raises `StoreUnavailable`, also for earlier writes.
         """
-        if type(ready) is not bytes or self._append is None or self._unconfirmed or self._stored:
-            return self._write(ready)
+        if (
+            len(events) != 1
+            or type(event := events[0]) in ENDS
+            or self._append is None
+            or self._unconfirmed
+            or self._stored
+        ):
+            return self._write(events)
         # Fast path: a single token, which the store accepts without waiting.
-        number = self._next
+        number = event.sequence_number
         self._next = number + 1
-        one = (ready[ready.index(b"\n") + 7 : -2],)  # as `json_of_frame`
+        frame = self._frame(event)
+        one = (frame[frame.index(b"\n") + 7 : -2],)  # the event's JSON
         added = self._append(one, False)
         if added:
             live = self._live
-            if number == live.count and (write := live.write_one) is not None and write(ready):
+            if number == live.count and (write := live.write_one) is not None and write(frame):
                 live.count = number + 1
             else:
-                live.publish_one(number, ready)
+                live.publish_one(number, frame)
         elif added is None:
-            self._pending.append((number, one, ready, False))
+            self._pending.append((number, one, frame, False))
             if len(self._pending) >= _MAX_PENDING:
                 return self._wait_until_stored(False)
         else:
             self._refused()
         return ACCEPTED
 
-    async def _write(self, ready: Ready) -> None:
-        if isinstance(ready, bytes):
-            first, encoded, last = self._next, [json_of_frame(ready)], False
-        else:
-            first, encoded = ready[0].sequence_number, list(map(_encode, ready))
-            last = type(ready[-1]) in ENDS
+    async def _write(self, events: Sequence[Event]) -> None:
+        first, encoded = events[0].sequence_number, list(map(_encode, events))
+        last = type(events[-1]) in ENDS
         self._next = first + len(encoded)
         if self._stored:
             first, encoded = max(first, self._stored), encoded[max(0, self._stored - first) :]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from gateway.errors import GatewayError, ServerShuttingDown, StoreUnavailable
 from gateway.loop.attempts import Attempts
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import MAX_HELD_SECONDS, HeldSink
 from gateway.loop.timings import answer_times
-from gateway.loop.writers import Sink
 from gateway.protocols import StoredResponse
 from gateway.responses.ending import failure_code
 from gateway.responses.plan import Plan
 from gateway.responses.storage import RunStorage
-from gateway.responses.turns import FrameSink, Ready
+from gateway.responses.turns import EventSink
 from gateway.responses.work import OPENING, ResponseWork
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -25,8 +24,6 @@ from gateway.wire.events import Event
 from gateway.wire.response import Response, ResponseStatus, Usage
 
 logger = logging.getLogger("gateway.responses.run")
-
-EventSink: TypeAlias = Sink[Sequence[Event]]
 
 
 class ResponseRun:
@@ -60,7 +57,7 @@ class ResponseRun:
         """Whether the process is stopped, and another one is to run this background response again."""
         self.head_sent = False
         """Whether the HTTP status was sent. Later failures are sent as events."""
-        self._held: HeldSink[Ready] | None = None
+        self._held: HeldSink[Sequence[Event]] | None = None
         """The sink of the current attempt, if another model may still answer."""
         self._unsent: Sequence[Event] = ()
         """Events that are not sent yet because a later step may still fail. They are sent before the terminal event."""
@@ -132,24 +129,15 @@ class ResponseRun:
         """The response as it is now, as it is stored."""
         return self.storage.record(self._work)
 
-    # A run waits in a chain of coroutines as long as it lasts. What only chooses the next one is a plain function.
-
-    def run(self, sink: EventSink) -> Coroutine[Any, Any, Response]:
+    async def run(self, sink: EventSink) -> Response:
         """Make the response, handing its events to `sink`; returns it in its terminal status."""
-        return self._run(sink, framed=False)  # type: ignore[arg-type]  # then `feed` makes nothing but events
-
-    def run_framed(self, sink: FrameSink) -> Coroutine[Any, Any, Response]:
-        """As `run`, for server-sent events: most of them come as they are sent."""
-        return self._run(sink, framed=True)
-
-    async def _run(self, sink: FrameSink, *, framed: bool) -> Response:
         scope = self.scope
         closing: list[Event] | None = None
         try:
             with scope.registered():
                 try:
                     with scope.stoppable():
-                        closing = await self._answer(sink, framed=framed)
+                        closing = await self._answer(sink)
                 except asyncio.CancelledError:
                     self._work.assembler.cancel(self._work.usage)
                     await self._keep_unread()
@@ -209,7 +197,7 @@ class ResponseRun:
         await asyncio.shield(self.storage.end(self._work))
         self._notify_plugins()
 
-    def _ended_early(self, sink: FrameSink) -> list[Event]:
+    def _ended_early(self, sink: EventSink) -> list[Event]:
         """The events that close a response which something has ended, but for the terminal one."""
         assembler, error = self._work.assembler, self.scope.error
         if error is None:
@@ -219,7 +207,7 @@ class ResponseRun:
             opening = self._open_anew(sink)
         return [*opening, *assembler.fail(failure_code(error), error.message, self._work.usage)]
 
-    def _open_anew(self, sink: FrameSink) -> Sequence[Event]:
+    def _open_anew(self, sink: EventSink) -> Sequence[Event]:
         """Start a response that ends before it was. Returns the events for clients that have none of the attempts before."""
         if self.plan.background:
             self._work.assembler.resume(OPENING)
@@ -227,25 +215,23 @@ class ResponseRun:
         self._held = HeldSink(sink)  # without the events of the attempt before
         return self._work.assembler.start()
 
-    def _answer(self, sink: FrameSink, *, framed: bool) -> Coroutine[Any, Any, list[Event]]:
+    def _answer(self, sink: EventSink) -> Coroutine[Any, Any, list[Event]]:
         """Run all turns with the first model that gives any output."""
         attempts = self._attempts
         if attempts is not None and attempts.more:
-            return self._any_attempt(attempts, sink, framed=framed)
+            return self._any_attempt(attempts, sink)
         self._attempts = None  # and with them the request
-        if not framed or self.plan.background or not self._work.may_be_refused:
-            return self._do_work(sink, sink, framed=framed)
-        return self._held_attempt(sink, framed=framed)
+        if self._quiet or self.plan.background or not self._work.may_be_refused:
+            return self._do_work(sink, sink)
+        return self._held_attempt(sink)
 
-    async def _any_attempt(
-        self, attempts: Attempts[Plan], sink: FrameSink, *, framed: bool
-    ) -> list[Event]:
+    async def _any_attempt(self, attempts: Attempts[Plan], sink: EventSink) -> list[Event]:
         """Run all turns with the model of the plan, or else with the next one."""
         resumed = False
         while True:
             held = self._held = HeldSink(sink)
             try:
-                closing = await self._do_work(sink, held, framed=framed, resumed=resumed)
+                closing = await self._do_work(sink, held, resumed=resumed)
             except Exception as error:
                 if held.released or self.scope.denied:
                     raise
@@ -260,24 +246,24 @@ class ResponseRun:
                 await held.release()
                 return closing
 
-    async def _held_attempt(self, sink: FrameSink, *, framed: bool) -> list[Event]:
+    async def _held_attempt(self, sink: EventSink) -> list[Event]:
         """Run all turns with the model of the plan, which may still refuse the request: the start of the stream waits for
         its first output."""
         held = self._held = HeldSink(sink)
         seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
         with held.released_after(min(seconds, MAX_HELD_SECONDS)):
-            closing = await self._do_work(sink, held, framed=framed)
+            closing = await self._do_work(sink, held)
             await held.release()
         return closing
 
     def _do_work(
-        self, common: FrameSink, sink: FrameSink, *, framed: bool, resumed: bool = False
+        self, common: EventSink, sink: EventSink, *, resumed: bool = False
     ) -> Coroutine[Any, Any, list[Event]]:
         """Run all turns with the model of the plan. See `ResponseWork.run`."""
         leave_queue = self._leave_queue if self.plan.background else None
-        return self._work.run(common, sink, framed=framed, resumed=resumed, leave_queue=leave_queue)
+        return self._work.run(common, sink, resumed=resumed, leave_queue=leave_queue)
 
-    async def _leave_queue(self, sink: FrameSink) -> bool:
+    async def _leave_queue(self, sink: EventSink) -> bool:
         """A background response begins to run. False: it has been ended from elsewhere, and does not."""
         self._unsent = self._work.assembler.progress()
         if not await self.storage.begin(self._work):

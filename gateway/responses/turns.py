@@ -20,9 +20,7 @@ from gateway.tools.calls import ToolCalls
 from gateway.wire.events import Event
 from gateway.wire.items import Compaction, Item
 
-Ready: TypeAlias = Sequence[Event] | bytes
-"""Events; or one event, as it is sent in a stream of server-sent events."""
-FrameSink: TypeAlias = Sink[Ready]
+EventSink: TypeAlias = Sink[Sequence[Event]]
 
 
 class ResponseWriter:
@@ -34,7 +32,7 @@ class ResponseWriter:
     def __init__(self, assembler: ResponseAssembler) -> None:
         self._assembler = assembler
 
-    def feed(self, deltas: Sequence[Delta]) -> Ready:
+    def feed(self, deltas: Sequence[Delta]) -> EventList:
         return self._assembler.feed(deltas)
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
@@ -51,23 +49,7 @@ class ResponseWriter:
         return self._assembler.call_finished(call, result)
 
 
-class FramedWriter(ResponseWriter):
-    """A `ResponseWriter` for server-sent events: most of them are returned as they are sent."""
-
-    __slots__ = ("_events",)
-
-    def __init__(self, assembler: ResponseAssembler) -> None:
-        super().__init__(assembler)
-        self._events = assembler.events
-
-    def feed(self, deltas: Sequence[Delta]) -> Ready:
-        if (frame := self._events.more_text(deltas)) is not None:
-            return frame
-        # Text that a parser or a policy holds back changes nothing: the open text stays open.
-        return self._assembler.feed_framed(deltas) if deltas else ()
-
-
-class ResponseTurns(TurnLoop[Ready]):
+class ResponseTurns(TurnLoop[Sequence[Event]]):
     """The generations of one response."""
 
     def __init__(
@@ -87,10 +69,10 @@ class ResponseTurns(TurnLoop[Ready]):
     async def run_all(
         self,
         first: Generation,
-        sink: FrameSink,
+        sink: EventSink,
         sessions: AsyncExitStack,
         approved: Sequence[ApprovedCall],
-    ) -> Ready | None:
+    ) -> Sequence[Event] | None:
         """Like `run`, but `approved` calls are run first; their results are part of the first prompt."""
         if not approved:
             return await self.run(first, sink, sessions)
@@ -101,7 +83,7 @@ class ResponseTurns(TurnLoop[Ready]):
         following = await self._prepare(turn, sink)
         return await self._run_turns(following, first.turn, sink, sessions)
 
-    async def _prepare(self, turn: Turn, sink: FrameSink) -> Generation:
+    async def _prepare(self, turn: Turn, sink: EventSink) -> Generation:
         compactor = self._compactor
         if compactor is None:
             return await super()._prepare(turn, sink)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -16,13 +16,7 @@ from gateway.loop.sinks import HeldSink
 from gateway.loop.usage import ExpectedTokens, expected_tokens, total
 from gateway.responses.context_management import Compactor
 from gateway.responses.plan import Plan
-from gateway.responses.turns import (
-    FramedWriter,
-    FrameSink,
-    Ready,
-    ResponseTurns,
-    ResponseWriter,
-)
+from gateway.responses.turns import EventSink, ResponseTurns, ResponseWriter
 from gateway.runtime.media import sees_images
 from gateway.runtime.services import Services
 from gateway.tools.calls import ToolCalls
@@ -119,14 +113,13 @@ class ResponseWork:
 
     async def run(
         self,
-        common: FrameSink,
-        sink: FrameSink,
+        common: EventSink,
+        sink: EventSink,
         *,
-        framed: bool,
         resumed: bool = False,
-        leave_queue: Callable[[FrameSink], Awaitable[bool]] | None = None,
+        leave_queue: Callable[[EventSink], Awaitable[bool]] | None = None,
     ) -> list[Event]:
-        """Run all turns, handing events to `sink`, with `framed` as frames. Returns those that close the response, but for the
+        """Run all turns, handing events to `sink`. Returns those that close the response, but for the
         terminal one. `common` takes the events that are the same for every model.
 
         A background response has `leave_queue`, which is awaited when its turn has come; it returns False if the response has
@@ -134,7 +127,7 @@ class ResponseWork:
         """
         assembler, scope, plan = self.assembler, self._scope, self.plan
         first, self._first = self._first, None
-        last: Ready | None = None
+        last: Sequence[Event] | None = None
         with plan.params:
             if resumed:
                 assembler.resume(OPENING)
@@ -154,7 +147,7 @@ class ResponseWork:
                 for listing in plan.listings if first is not None else ():
                     await sink(assembler.list_tools(listing))
                 if plan.generates and first is not None:
-                    writer = FramedWriter(assembler) if framed else ResponseWriter(assembler)
+                    writer = ResponseWriter(assembler)
                     if plan.toolset.bound_tools:
                         await self._run_turns(first, writer, sink)
                     else:  # the gateway runs no calls, so there is one turn
@@ -165,7 +158,7 @@ class ResponseWork:
             closing = assembler.finish(self.usage)
             return [*last, *closing] if last else closing
 
-    async def _run_turns(self, first: Generation, writer: ResponseWriter, sink: FrameSink) -> None:
+    async def _run_turns(self, first: Generation, writer: ResponseWriter, sink: EventSink) -> None:
         """Run the turns of a response in which the gateway runs tools."""
         plan = self.plan
         if plan.approved and isinstance(sink, HeldSink):

@@ -13,12 +13,11 @@ from gateway.errors import GatewayError
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
 from gateway.responses.run import ResponseRun
-from gateway.responses.turns import Ready
 from gateway.routes.answers import SSE_HEADERS, WhileConnected, answered_by, direct, error_answer
 from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
 from gateway.runtime.services import Services
-from gateway.wire.event_frames import SSE_DONE, sse_frame
+from gateway.wire.event_frames import SSE_DONE, SseEncoder
 from gateway.wire.events import TERMINAL, Event
 
 SSE_COMMENT = b": keep-alive\n\n"
@@ -150,7 +149,7 @@ class EventStream(StreamedAnswer):
 
     async def make(self, body: StreamBody) -> bytes:
         events = _EventWriter(body)
-        await self._run.run_framed(events.write)
+        await self._run.run(events.write)
         if self._run.refused:
             self._run.scope.raise_error()
         return events.last
@@ -159,24 +158,27 @@ class EventStream(StreamedAnswer):
 class _EventWriter:
     """Writes a run's events to `body`, but for the last of them, which leave in one write with what ends the stream."""
 
-    __slots__ = ("_body", "last")
+    __slots__ = ("_body", "_frame", "last")
 
     def __init__(self, body: StreamBody) -> None:
         self._body = body
+        self._frame = SseEncoder().frame
         self.last = SSE_DONE
 
-    def write(self, ready: Ready) -> Awaitable[None]:
-        if isinstance(ready, bytes):  # nearly each token
-            if (write_chunk := self._body.write_chunk) is not None and write_chunk(ready):
+    def write(self, events: Sequence[Event]) -> Awaitable[None]:
+        frame = self._frame
+        if len(events) == 1 and not isinstance(event := events[0], TERMINAL):  # nearly each token
+            part = frame(event)
+            if (write_chunk := self._body.write_chunk) is not None and write_chunk(part):
                 return ACCEPTED
-            return self._body.write(ready)
-        if isinstance(ready[-1], TERMINAL):
-            self.last = b"".join((*map(sse_frame, ready), SSE_DONE))
+            return self._body.write(part)
+        if isinstance(events[-1], TERMINAL):
+            self.last = b"".join((*map(frame, events), SSE_DONE))
             return ACCEPTED
-        first = sse_frame(ready[0])
-        if len(first) > SLICE and len(ready) > 1:
-            return self._write_each(first, ready[1:])
-        return self._body.write(b"".join((first, *map(sse_frame, ready[1:]))))
+        first = frame(events[0])
+        if len(first) > SLICE:
+            return self._write_each(first, events[1:])
+        return self._body.write(b"".join((first, *map(frame, events[1:]))))
 
     async def _write_each(self, first: bytes, others: Sequence[Event]) -> None:
         """Write large events one after the other. `first` is the frame of the first."""
@@ -184,7 +186,7 @@ class _EventWriter:
         try:
             await self._body.write(first)
             for event in left:
-                await self._body.write(sse_frame(event))
+                await self._body.write(self._frame(event))
         except asyncio.CancelledError:
-            self._body.write_later(b"".join(map(sse_frame, left)))
+            self._body.write_later(b"".join(map(self._frame, left)))
             raise

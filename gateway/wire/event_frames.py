@@ -8,7 +8,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gateway.wire.common import ENCODER, Tagged, Value
-from gateway.wire.events import EVENTS, TERMINAL, AnyEvent, Event
+from gateway.wire.events import (
+    EVENTS,
+    TERMINAL,
+    AnyEvent,
+    Event,
+    OutputTextDelta,
+    ReasoningTextDelta,
+)
 from gateway.wire.response import ErrorBody
 
 SSE_DONE = b"data: [DONE]\n\n"
@@ -26,6 +33,60 @@ def sse_frame(event: Event) -> bytes:
     return _PREFIXES[type(event)] + _encode(event) + b"\n\n"
 
 
+class SseEncoder:
+    """Encodes the events of one stream as server-sent events.
+
+    Nearly every event is more of the text of the event before. Of its frame only the sequence number and the text differ, so that
+    the rest is kept.
+    """
+
+    __slots__ = ("_content_index", "_head", "_item_id", "_middle", "_tail")
+
+    def __init__(self) -> None:
+        self._item_id = ""
+        """Item of the last delta of text; "" if there was none."""
+        self._content_index = 0
+        self._head = b""
+        """Frame of such a delta up to the sequence number; empty if it is not known yet."""
+        self._middle = b""
+        """From the sequence number to the text."""
+        self._tail = b""
+        """From the text on."""
+
+    def frame(self, event: Event) -> bytes:
+        """`sse_frame` of the event. Called for every token."""
+        kind = type(event)
+        if (kind is not OutputTextDelta or event.logprobs) and kind is not ReasoningTextDelta:  # type: ignore[attr-defined]
+            return _PREFIXES[kind] + _encode(event) + b"\n\n"
+        delta: OutputTextDelta | ReasoningTextDelta = event  # type: ignore[assignment]
+        if delta.item_id is not self._item_id or delta.content_index != self._content_index:
+            self._item_id, self._content_index, self._head = delta.item_id, delta.content_index, b""
+            return sse_frame(event)
+        if not self._head:
+            self._keep_frame(delta)
+        return b"%b%d%b%b%b" % (
+            self._head,
+            delta.sequence_number,
+            self._middle,
+            _encode(delta.delta),
+            self._tail,
+        )
+
+    def _keep_frame(self, delta: OutputTextDelta | ReasoningTextDelta) -> None:
+        """Keep what the frames of deltas of one text have in common."""
+        sample = sse_frame(msgspec.structs.replace(delta, sequence_number=0, delta=""))
+        head, rest = sample.split(b'"sequence_number":0', 1)
+        middle, tail = rest.rsplit(b'"delta":""', 1)
+        head += b'"sequence_number":'
+        # The middle differs between items. The rest is the same object for all streams, so that it stays in the caches of the
+        # processor.
+        self._head, self._tail = _SHARED.setdefault(head, head), _SHARED.setdefault(tail, tail)
+        self._middle = middle + b'"delta":'
+
+
+_SHARED: dict[bytes, bytes] = {}
+
+
 def sse_frame_of(encoded: bytes) -> bytes:
     """Frame an event that `encode` has written as one SSE message, without decoding it."""
     start = encoded.index(b'"type":"') + 8
@@ -39,11 +100,6 @@ def ends_stream(encoded: bytes) -> bool:
     """Whether an event that `encode` has written is the last of its stream, without decoding it."""
     start = encoded.index(b'"type":"') + 8
     return encoded[start : encoded.index(b'"', start)] in _LAST_TYPES
-
-
-def json_of_frame(frame: bytes) -> bytes:
-    """Extract the event's JSON from its SSE message."""
-    return frame[frame.index(b"\n") + 7 : -2]  # after "event: …" comes "data: "
 
 
 def decode_event(raw: bytes | str) -> AnyEvent:

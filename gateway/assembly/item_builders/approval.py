@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.wire import items
 
 
 class ApprovalRequestBuilder(ItemBuilder):
-    """Builds an `mcp_approval_request`."""
+    """Builds an `mcp_approval_request`. Its events come when it is complete, because the API has no deltas for it."""
 
     def __init__(
         self,
@@ -35,19 +34,13 @@ class ApprovalRequestBuilder(ItemBuilder):
         arguments = written or ("{}" if status == "completed" else "{")
         if self._sign is not None:
             self.id = self._sign(self._server_label, self._name, arguments)
-        return items.McpApprovalRequest(
+        item = items.McpApprovalRequest(
             id=self.id,
             server_label=self._server_label,
             name=self._name,
             arguments=arguments,
         )
-
-
-class AnnouncedApprovalRequest(Announced, ApprovalRequestBuilder):
-    """Announces an approval request when it is complete, because the API has no deltas for it."""
-
-    def close(self, status: EndStatus) -> items.McpApprovalRequest:
-        item = super().close(status)
-        self._added(item)
-        self._done(item)
+        if self.events is not None:
+            self.events.added(item, self.output_index)
+            self.events.done(item, self.output_index)
         return item

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.assembly.citations import Citation, CitationReader, FileMark, Piece
 from gateway.assembly.item_builders.item import EndStatus
-from gateway.assembly.item_builders.message import AnnouncedMessage, MessageBuilder
+from gateway.assembly.item_builders.message import MessageBuilder
 from gateway.assembly.logprobs import logprob
 from gateway.assembly.sandbox_links import SandboxLink, SandboxLinkReader
 from gateway.deltas import CitedSource
@@ -112,12 +112,8 @@ class CitedMessageBuilder(MessageBuilder):
         super()._open_part(kind)
         self._length = 0
 
-    def _close_part(self) -> content.OutputText | content.Refusal | None:
+    def _close_part(self) -> None:
         if self._kind == "output_text":
             self._logprobs += map(logprob, self._waiting)
             self._waiting = []
-        return super()._close_part()
-
-
-class AnnouncedCitedMessage(CitedMessageBuilder, AnnouncedMessage):
-    """A `CitedMessageBuilder` that announces its changes."""
+        super()._close_part()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ServerCallBuilder
 from gateway.assembly.string_field import StringFieldReader
 from gateway.protocols import CodeDetails, ToolResult
@@ -41,64 +40,46 @@ class CodeInterpreterCallBuilder(ServerCallBuilder):
             outputs=outputs,
         )
 
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        if self.events is not None:
+            self.events.added(self._item("in_progress"), output_index)
+            self._progress(events.CodeInterpreterCallInProgress)
+
     def write(self, text: str) -> None:
         super().write(text)
         self._write_code(self._reader.feed(text))
 
     def _write_code(self, code: str) -> None:
         self._code.append(code)
-
-    def written(self) -> None:
-        self._end_code(cut=False)
-
-    def _end_code(self, *, cut: bool) -> bool:
-        """Complete the code. Returns False if it was complete already."""
-        if self._written:
-            return False
-        self._written = True
-        self._write_code(self._reader.finish(cut=cut))
-        return True
-
-    def finish(self, result: ToolResult) -> items.CodeInterpreterCall:
-        return self._item("failed" if result.failed else "completed", result)
-
-    def close(self, status: EndStatus) -> items.CodeInterpreterCall:
-        self._end_code(cut=True)
-        return self._item("incomplete")
-
-
-class AnnouncedCodeInterpreterCall(Announced, CodeInterpreterCallBuilder):
-    """Announces a call of the code interpreter and its code."""
-
-    def begin(self, output_index: int) -> None:
-        super().begin(output_index)
-        self._added(self._item("in_progress"))
-        self._progress(events.CodeInterpreterCallInProgress)
-
-    def _write_code(self, code: str) -> None:
-        super()._write_code(code)
-        if code:
-            self.events.out.append(
+        if code and (collector := self.events) is not None:
+            collector.out.append(
                 events.CodeInterpreterCallCodeDelta(
-                    sequence_number=self.events.next(),
+                    sequence_number=collector.next(),
                     item_id=self.id,
                     output_index=self.output_index,
                     delta=code,
                 )
             )
 
-    def _end_code(self, *, cut: bool) -> bool:
-        ended = super()._end_code(cut=cut)
-        if ended:
-            self.events.out.append(
+    def written(self) -> None:
+        self._end_code(cut=False)
+
+    def _end_code(self, *, cut: bool) -> None:
+        """Complete the code, unless it is complete already."""
+        if self._written:
+            return
+        self._written = True
+        self._write_code(self._reader.finish(cut=cut))
+        if (collector := self.events) is not None:
+            collector.out.append(
                 events.CodeInterpreterCallCodeDone(
-                    sequence_number=self.events.next(),
+                    sequence_number=collector.next(),
                     item_id=self.id,
                     output_index=self.output_index,
                     code="".join(self._code),
                 )
             )
-        return ended
 
     def running(self) -> None:
         self._progress(events.CodeInterpreterCallInterpreting)
@@ -108,11 +89,12 @@ class AnnouncedCodeInterpreterCall(Announced, CodeInterpreterCallBuilder):
 
     def finish(self, result: ToolResult) -> items.CodeInterpreterCall:
         self._progress(events.CodeInterpreterCallCompleted)
-        item = super().finish(result)
+        item = self._item("failed" if result.failed else "completed", result)
         self._done(item)
         return item
 
     def close(self, status: EndStatus) -> items.CodeInterpreterCall:
-        item = super().close(status)
+        self._end_code(cut=True)
+        item = self._item("incomplete")
         self._done(item)
         return item

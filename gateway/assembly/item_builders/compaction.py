@@ -1,21 +1,21 @@
-"""Announced compaction items. Only Responses has them."""
+"""Builder of compaction items, which only Responses has."""
 
 from __future__ import annotations
 
-from gateway.assembly.item_builders.announced import Announced, EventCollector
+from gateway.assembly.item_builders.item import ItemBuilder
 from gateway.wire import events, items
 
 
-class AnnouncedCompaction(Announced):
-    """Builds and announces a compaction. Its content is sent only when it is finished, because it is encrypted."""
+class CompactionBuilder(ItemBuilder):
+    """Builds a compaction. Its content is sent only when it is finished, because it is encrypted."""
 
-    def __init__(self, item_id: str, writer: EventCollector) -> None:
+    def __init__(self, item_id: str) -> None:
         self.id = item_id
-        self.events = writer
 
     def begin(self, output_index: int) -> None:
         super().begin(output_index)
-        self._added(items.Compaction(id=self.id, encrypted_content=""))
+        if self.events is not None:
+            self.events.added(items.Compaction(id=self.id, encrypted_content=""), output_index)
 
     def compacting(self) -> None:
         """Report that the model has begun to write the summary."""

@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from gateway.assembly.item_builders.announced import Announced
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.assembly.string_field import StringFieldReader
 from gateway.wire import events, items
@@ -50,11 +49,37 @@ class FunctionCallBuilder(ItemBuilder):
             encrypted_function_args=self._encrypted,
         )
 
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        if self.events is not None:
+            self.events.added(self._item("", "in_progress"), output_index)
+
     def write(self, text: str) -> None:
         self._arguments.append(text)
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.FunctionCallArgumentsDelta(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    delta=text,
+                )
+            )
 
     def close(self, status: EndStatus) -> items.FunctionCall:
-        return self._item(self.arguments, status)
+        item = self._item(self.arguments, status)
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.FunctionCallArgumentsDone(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    name=self.name,
+                    arguments=item.arguments,
+                )
+            )
+            collector.done(item, self.output_index)
+        return item
 
 
 class CustomCallBuilder(ItemBuilder):
@@ -80,64 +105,20 @@ class CustomCallBuilder(ItemBuilder):
             namespace=self._namespace or UNSET,
         )
 
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        if self.events is not None:
+            self.events.added(self._item("", "in_progress"), output_index)
+
     def write(self, text: str) -> None:
         self._write_input(self._reader.feed(text))
 
     def _write_input(self, text: str) -> None:
         self._input.append(text)
-
-    def close(self, status: EndStatus) -> items.CustomToolCall:
-        self._write_input(self._reader.finish(cut=status == "incomplete"))
-        return self._item("".join(self._input), status)
-
-
-class AnnouncedFunctionCall(Announced, FunctionCallBuilder):
-    """Announces a function call and its arguments."""
-
-    def begin(self, output_index: int) -> None:
-        super().begin(output_index)
-        self._added(self._item("", "in_progress"))
-
-    def write(self, text: str) -> None:
-        self._arguments.append(text)
-        writer = self.events
-        writer.out.append(
-            events.FunctionCallArgumentsDelta(
-                sequence_number=writer.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                delta=text,
-            )
-        )
-
-    def close(self, status: EndStatus) -> items.FunctionCall:
-        item = super().close(status)
-        self.events.out.append(
-            events.FunctionCallArgumentsDone(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                name=self.name,
-                arguments=item.arguments,
-            )
-        )
-        self._done(item)
-        return item
-
-
-class AnnouncedCustomCall(Announced, CustomCallBuilder):
-    """Announces a call with free text and its input."""
-
-    def begin(self, output_index: int) -> None:
-        super().begin(output_index)
-        self._added(self._item("", "in_progress"))
-
-    def _write_input(self, text: str) -> None:
-        super()._write_input(text)
-        if text:
-            self.events.out.append(
+        if text and (collector := self.events) is not None:
+            collector.out.append(
                 events.CustomToolCallInputDelta(
-                    sequence_number=self.events.next(),
+                    sequence_number=collector.next(),
                     item_id=self.id,
                     output_index=self.output_index,
                     delta=text,
@@ -145,14 +126,16 @@ class AnnouncedCustomCall(Announced, CustomCallBuilder):
             )
 
     def close(self, status: EndStatus) -> items.CustomToolCall:
-        item = super().close(status)
-        self.events.out.append(
-            events.CustomToolCallInputDone(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                input=item.input,
+        self._write_input(self._reader.finish(cut=status == "incomplete"))
+        item = self._item("".join(self._input), status)
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.CustomToolCallInputDone(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    input=item.input,
+                )
             )
-        )
-        self._done(item)
+            collector.done(item, self.output_index)
         return item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gateway.assembly.item_builders.events import EventCollector, ProgressEvent
 from gateway.protocols import ToolResult
 from gateway.wire import items
 
@@ -11,18 +12,31 @@ EndStatus = Literal["completed", "incomplete"]
 
 
 class ItemBuilder:
-    """Builds one output item. Not an `ABC`, whose `isinstance` is slow: it is asked for tokens."""
+    """Builds one output item, and its events if they are sent. `output_item.done` has the finished item itself.
+
+    Not an `ABC`, whose `isinstance` is slow: it is asked for tokens.
+    """
 
     id: str
     output_index: int
+    events: EventCollector | None = None
+    """Receives the events. None if no client sees them."""
 
     def begin(self, output_index: int) -> None:
-        """Begin the item as output item `output_index`. Called once, first."""
+        """Begin the item as output item `output_index`. Called once, first, when `events` is set."""
         self.output_index = output_index
 
     def close(self, status: EndStatus) -> items.Item:
         """The finished item."""
         raise NotImplementedError
+
+    def _done(self, item: items.Item) -> None:
+        if self.events is not None:
+            self.events.done(item, self.output_index)
+
+    def _progress(self, event: ProgressEvent) -> None:
+        if self.events is not None:
+            self.events.progress(event, self.id, self.output_index)
 
 
 class ServerCallBuilder(ItemBuilder):

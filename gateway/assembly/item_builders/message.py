@@ -8,17 +8,19 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from gateway.assembly.item_builders.announced import Announced
+from gateway.assembly.item_builders.events import EventCollector
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.assembly.logprobs import logprob
 from gateway.deltas import CitedSource
 from gateway.protocols import TokenLogprob
 from gateway.wire import content, events, items
-from gateway.wire.delta_frame import DeltaFrame, delta_frame
 
 
 class MessageBuilder(ItemBuilder):
-    """Builds an assistant message with one or more parts."""
+    """Builds an assistant message with one or more parts.
+
+    The event of each annotation follows the delta that completes the text it refers to.
+    """
 
     def __init__(self, item_id: str, phase: Literal["commentary", "final_answer"] | None) -> None:
         self.id = item_id
@@ -40,12 +42,29 @@ class MessageBuilder(ItemBuilder):
             phase=self._phase or UNSET,
         )
 
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        if self.events is not None:
+            self.events.added(self._item("in_progress"), output_index)
+
     def write_text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
         if self._kind != "output_text":
             self._open_part("output_text")
         self._text.write(text)
-        if logprobs:
-            self._logprobs += map(logprob, logprobs)
+        shown = [*map(logprob, logprobs)] if logprobs else []
+        if shown:
+            self._logprobs += shown
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.OutputTextDelta(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    delta=text,
+                    logprobs=shown,
+                )
+            )
 
     def begin_citation(self) -> None:
         """Begin a cited span with the next text."""
@@ -63,25 +82,63 @@ class MessageBuilder(ItemBuilder):
             self._annotate(cited)
 
     def _annotate(self, annotation: content.Annotation) -> None:
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.OutputTextAnnotationAdded(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    annotation_index=len(self._annotations),
+                    annotation=annotation,
+                )
+            )
         self._annotations.append(annotation)
 
     def write_refusal(self, text: str) -> None:
         if self._kind != "refusal":
             self._open_part("refusal")
         self._text.write(text)
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.RefusalDelta(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    delta=text,
+                )
+            )
 
     def close(self, status: EndStatus) -> items.Message:
         self._close_part()
-        return self._item(status)
+        item = self._item(status)
+        self._done(item)
+        return item
 
     def _open_part(self, kind: Literal["output_text", "refusal"]) -> None:
         self._close_part()
         self._kind = kind
+        if (collector := self.events) is not None:
+            empty = (
+                content.OutputText(text="")
+                if kind == "output_text"
+                else content.Refusal(refusal="")
+            )
+            collector.out.append(
+                events.ContentPartAdded(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=len(self._parts),
+                    part=empty,
+                )
+            )
 
-    def _close_part(self) -> content.OutputText | content.Refusal | None:
-        """Finish the open part. Returns it, or None if there is none."""
+    def _close_part(self) -> None:
+        """Finish the open part, if there is one."""
         if self._kind is None:
-            return None
+            return
         text = self._text.getvalue()
         part: content.OutputText | content.Refusal
         if self._kind == "output_text":
@@ -90,106 +147,21 @@ class MessageBuilder(ItemBuilder):
             )
         else:
             part = content.Refusal(refusal=text)
+        if self.events is not None:
+            self._append_ends(self.events, part)
         self._parts.append(part)
         self._kind, self._text = None, StringIO()
         self._logprobs, self._annotations = [], []
-        return part
 
-
-class AnnouncedMessage(Announced, MessageBuilder):
-    """Announces a message, its parts, its text and its annotations. Each annotation follows the delta that completes the text
-    it refers to."""
-
-    def begin(self, output_index: int) -> None:
-        super().begin(output_index)
-        self._added(self._item("in_progress"))
-
-    def write_text(self, text: str, logprobs: Sequence[TokenLogprob]) -> None:
-        if self._kind == "output_text" and not logprobs:
-            self._text.write(text)  # the usual case
-        else:
-            super().write_text(text, logprobs)
-        writer = self.events
-        writer.out.append(
-            events.OutputTextDelta(
-                sequence_number=writer.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=len(self._parts),
-                delta=text,
-                logprobs=[*map(logprob, logprobs)] if logprobs else [],
-            )
-        )
-
-    def open_text(self) -> tuple[StringIO, DeltaFrame] | None:
-        """The text of the open part, and the frame of the events for more of it; None if no text part is open. Both are valid
-        until anything else is written."""
-        if self._kind != "output_text":
-            return None
-        sample = events.OutputTextDelta(
-            sequence_number=0,
-            item_id=self.id,
-            output_index=self.output_index,
-            content_index=len(self._parts),
-            delta="",
-            logprobs=[],
-        )
-        return self._text, delta_frame(sample)
-
-    def _annotate(self, annotation: content.Annotation) -> None:
-        self.events.out.append(
-            events.OutputTextAnnotationAdded(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=len(self._parts),
-                annotation_index=len(self._annotations),
-                annotation=annotation,
-            )
-        )
-        super()._annotate(annotation)
-
-    def write_refusal(self, text: str) -> None:
-        super().write_refusal(text)
-        self.events.out.append(
-            events.RefusalDelta(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=len(self._parts),
-                delta=text,
-            )
-        )
-
-    def close(self, status: EndStatus) -> items.Message:
-        item = super().close(status)
-        self._done(item)
-        return item
-
-    def _open_part(self, kind: Literal["output_text", "refusal"]) -> None:
-        super()._open_part(kind)
-        empty = (
-            content.OutputText(text="") if kind == "output_text" else content.Refusal(refusal="")
-        )
-        self.events.out.append(
-            events.ContentPartAdded(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=len(self._parts),
-                part=empty,
-            )
-        )
-
-    def _close_part(self) -> content.OutputText | content.Refusal | None:
+    def _append_ends(
+        self, collector: EventCollector, part: content.OutputText | content.Refusal
+    ) -> None:
+        """Append the events that end the open part."""
         index = len(self._parts)
-        part = super()._close_part()
-        if part is None:
-            return None
         if isinstance(part, content.OutputText):
-            self.events.out.append(
+            collector.out.append(
                 events.OutputTextDone(
-                    sequence_number=self.events.next(),
+                    sequence_number=collector.next(),
                     item_id=self.id,
                     output_index=self.output_index,
                     content_index=index,
@@ -198,22 +170,21 @@ class AnnouncedMessage(Announced, MessageBuilder):
                 )
             )
         else:
-            self.events.out.append(
+            collector.out.append(
                 events.RefusalDone(
-                    sequence_number=self.events.next(),
+                    sequence_number=collector.next(),
                     item_id=self.id,
                     output_index=self.output_index,
                     content_index=index,
                     refusal=part.refusal,
                 )
             )
-        self.events.out.append(
+        collector.out.append(
             events.ContentPartDone(
-                sequence_number=self.events.next(),
+                sequence_number=collector.next(),
                 item_id=self.id,
                 output_index=self.output_index,
                 content_index=index,
                 part=part,
             )
         )
-        return part

@@ -6,11 +6,10 @@ from io import StringIO
 
 from msgspec import UNSET
 
-from gateway.assembly.item_builders.announced import Announced
+from gateway.assembly.item_builders.events import EventCollector
 from gateway.assembly.item_builders.item import EndStatus, ItemBuilder
 from gateway.runtime.sealing import SealReasoning
 from gateway.wire import content, events, items
-from gateway.wire.delta_frame import DeltaFrame, delta_frame
 
 
 class ReasoningBuilder(ItemBuilder):
@@ -23,91 +22,68 @@ class ReasoningBuilder(ItemBuilder):
         self._seal = seal
         self._text = StringIO()
 
+    def begin(self, output_index: int) -> None:
+        super().begin(output_index)
+        if (collector := self.events) is not None:
+            begun = items.Reasoning(id=self.id, summary=[], status="in_progress")
+            collector.added(begun, output_index)
+            collector.out.append(
+                events.ContentPartAdded(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=output_index,
+                    content_index=0,
+                    part=content.ReasoningText(text=""),
+                )
+            )
+
     def write(self, text: str) -> None:
         self._text.write(text)
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.ReasoningTextDelta(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    content_index=0,
+                    delta=text,
+                )
+            )
 
     def close(self, status: EndStatus) -> items.Reasoning:
         text = self._text.getvalue()
-        return items.Reasoning(
+        part = content.ReasoningText(text=text)
+        item = items.Reasoning(
             id=self.id,
             summary=self._summary(text),
-            content=[content.ReasoningText(text=text)],
+            content=[part],
             encrypted_content=(
                 UNSET if self._seal is None else self._seal(text, encrypted=self.encrypted)
             ),
             status=status,
         )
+        if self.events is not None:
+            self._append_ends(self.events, item, part)
+            self.events.done(item, self.output_index)
+        return item
 
     def _summary(self, text: str) -> list[content.SummaryText]:
         return []
 
-
-class SummarizedReasoningBuilder(ReasoningBuilder):
-    """A `ReasoningBuilder` whose summary is the whole text, in one part. No separate summary is generated."""
-
-    def _summary(self, text: str) -> list[content.SummaryText]:
-        return [content.SummaryText(text=text)]
-
-
-class AnnouncedReasoning(Announced, ReasoningBuilder):
-    """Announces a reasoning item and its text."""
-
-    def begin(self, output_index: int) -> None:
-        super().begin(output_index)
-        self._added(items.Reasoning(id=self.id, summary=[], status="in_progress"))
-        self.events.out.append(
-            events.ContentPartAdded(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=output_index,
-                content_index=0,
-                part=content.ReasoningText(text=""),
-            )
-        )
-
-    def write(self, text: str) -> None:
-        self._text.write(text)
-        writer = self.events
-        writer.out.append(
-            events.ReasoningTextDelta(
-                sequence_number=writer.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                content_index=0,
-                delta=text,
-            )
-        )
-
-    def open_text(self) -> tuple[StringIO, DeltaFrame]:
-        """The text, and the frame of the events for more of it. Valid until the item is closed."""
-        sample = events.ReasoningTextDelta(
-            sequence_number=0,
-            item_id=self.id,
-            output_index=self.output_index,
-            content_index=0,
-            delta="",
-        )
-        return self._text, delta_frame(sample)
-
-    def close(self, status: EndStatus) -> items.Reasoning:
-        item = super().close(status)
-        self._end_parts(item)
-        self._done(item)
-        return item
-
-    def _end_parts(self, item: items.Reasoning) -> None:
-        assert item.content, "the builder makes one part"
-        part = item.content[0]
-        self.events.out += (
+    def _append_ends(
+        self, collector: EventCollector, item: items.Reasoning, part: content.ReasoningText
+    ) -> None:
+        """Append the events that end the item's parts."""
+        collector.out += (
             events.ReasoningTextDone(
-                sequence_number=self.events.next(),
+                sequence_number=collector.next(),
                 item_id=self.id,
                 output_index=self.output_index,
                 content_index=0,
                 text=part.text,
             ),
             events.ContentPartDone(
-                sequence_number=self.events.next(),
+                sequence_number=collector.next(),
                 item_id=self.id,
                 output_index=self.output_index,
                 content_index=0,
@@ -116,51 +92,60 @@ class AnnouncedReasoning(Announced, ReasoningBuilder):
         )
 
 
-class AnnouncedSummarizedReasoning(SummarizedReasoningBuilder, AnnouncedReasoning):
-    """Announces also the summary: each piece is sent first as text, then as summary. The summary part is opened and
-    closed inside the item, after the text part."""
+class SummarizedReasoningBuilder(ReasoningBuilder):
+    """A `ReasoningBuilder` whose summary is the whole text, in one part. No separate summary is generated.
+
+    Each piece is sent first as text, then as summary. The summary part is opened and closed inside the item, after the text part.
+    """
 
     def begin(self, output_index: int) -> None:
         super().begin(output_index)
-        self.events.out.append(
-            events.ReasoningSummaryPartAdded(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=output_index,
-                summary_index=0,
-                part=content.SummaryText(text=""),
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.ReasoningSummaryPartAdded(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=output_index,
+                    summary_index=0,
+                    part=content.SummaryText(text=""),
+                )
             )
-        )
 
     def write(self, text: str) -> None:
         super().write(text)
-        self.events.out.append(
-            events.ReasoningSummaryTextDelta(
-                sequence_number=self.events.next(),
-                item_id=self.id,
-                output_index=self.output_index,
-                summary_index=0,
-                delta=text,
+        if (collector := self.events) is not None:
+            collector.out.append(
+                events.ReasoningSummaryTextDelta(
+                    sequence_number=collector.next(),
+                    item_id=self.id,
+                    output_index=self.output_index,
+                    summary_index=0,
+                    delta=text,
+                )
             )
-        )
 
-    def _end_parts(self, item: items.Reasoning) -> None:
-        super()._end_parts(item)
-        [part] = item.summary
-        self.events.out += (
+    def _summary(self, text: str) -> list[content.SummaryText]:
+        return [content.SummaryText(text=text)]
+
+    def _append_ends(
+        self, collector: EventCollector, item: items.Reasoning, part: content.ReasoningText
+    ) -> None:
+        super()._append_ends(collector, item, part)
+        [summary] = item.summary
+        collector.out += (
             events.ReasoningSummaryTextDone(
-                sequence_number=self.events.next(),
+                sequence_number=collector.next(),
                 item_id=self.id,
                 output_index=self.output_index,
                 summary_index=0,
-                text=part.text,
+                text=summary.text,
             ),
             events.ReasoningSummaryPartDone(
-                sequence_number=self.events.next(),
+                sequence_number=collector.next(),
                 item_id=self.id,
                 output_index=self.output_index,
                 summary_index=0,
-                part=part,
+                part=summary,
                 status="incomplete" if item.status == "incomplete" else UNSET,
             ),
         )

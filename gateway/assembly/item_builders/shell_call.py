@@ -1,10 +1,11 @@
-"""Builder of `shell` calls that the gateway runs: the call and its output."""
+"""Builder of `shell` calls that the gateway runs, and the events of a complete shell call."""
 
 from __future__ import annotations
 
-from gateway.assembly.item_builders.announced import Announced
+import msgspec
+
+from gateway.assembly.item_builders.events import EventCollector
 from gateway.assembly.item_builders.item import EndStatus, ServerCallBuilder
-from gateway.assembly.item_builders.shell_commands import announce_commands
 from gateway.protocols import ShellDetails, ToolResult
 from gateway.tools.client_run import client_call
 from gateway.wire import events, items
@@ -14,7 +15,8 @@ from gateway.wire.common import ItemStatus
 class ShellCallBuilder(ServerCallBuilder):
     """Builds a `shell_call` and then its `shell_call_output`, which waits for the result.
 
-    Invalid arguments give a call without commands, whose output contains the error.
+    Invalid arguments give a call without commands, whose output contains the error. The call's events come when its commands are
+    complete; the API has no event for running it.
     """
 
     def __init__(self, item_id: str, call_id: str, name: str, container_id: str) -> None:
@@ -31,6 +33,8 @@ class ShellCallBuilder(ServerCallBuilder):
         called."""
         assert self._call is not None
         self.id, self.output_index = item_id, output_index
+        if self.events is not None:
+            self.events.added(self._output("in_progress", []), output_index)
         return self._call
 
     def finish(self, result: ToolResult) -> items.ShellCallOutput:
@@ -39,12 +43,19 @@ class ShellCallBuilder(ServerCallBuilder):
         else:
             failure = items.ShellExit(exit_code=1)
             outputs = [items.ShellOutput(stdout="", stderr=result.text, outcome=failure)]
-        return self._output("completed", outputs)
+        item = self._output("completed", outputs)
+        if self.events is not None:
+            for index, each in enumerate(outputs):
+                self._append_output(self.events, index, each)
+            self.events.done(item, self.output_index)
+        return item
 
     def close(self, status: EndStatus) -> items.ShellCall | items.ShellCallOutput:
         if self._call is None:
             return self._end_call("incomplete")
-        return self._output("incomplete", [])
+        item = self._output("incomplete", [])
+        self._done(item)
+        return item
 
     def _end_call(self, status: EndStatus) -> items.ShellCall:
         written = client_call("shell_call", self.id, self._call_id, self.arguments or "{}")
@@ -56,6 +67,8 @@ class ShellCallBuilder(ServerCallBuilder):
             action=action or items.ShellAction(commands=[]),
             environment=items.ContainerReference(container_id=self._container_id),
         )
+        if self.events is not None:
+            append_commands(self._call, self.output_index, self.events)
         return self._call
 
     def _output(
@@ -70,44 +83,56 @@ class ShellCallBuilder(ServerCallBuilder):
             max_output_length=self._call.action.max_output_length,
         )
 
+    def _append_output(
+        self, collector: EventCollector, index: int, output: items.ShellOutput
+    ) -> None:
+        collector.out += (
+            events.ShellCallOutputContentDelta(
+                sequence_number=collector.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                command_index=index,
+                delta=events.ShellOutputDelta(stdout=output.stdout, stderr=output.stderr),
+            ),
+            events.ShellCallOutputContentDone(
+                sequence_number=collector.next(),
+                item_id=self.id,
+                output_index=self.output_index,
+                command_index=index,
+                output=[output],
+            ),
+        )
 
-class AnnouncedShellCall(Announced, ShellCallBuilder):
-    """Announces a call when its commands are complete, and then its output. The API has no event for running it."""
 
-    def _end_call(self, status: EndStatus) -> items.ShellCall:
-        item = super()._end_call(status)
-        announce_commands(item, self.output_index, self.events)
-        return item
-
-    def answered_by(self, item_id: str, output_index: int) -> items.ShellCall:
-        call = super().answered_by(item_id, output_index)
-        self._added(self._output("in_progress", []))
-        return call
-
-    def finish(self, result: ToolResult) -> items.ShellCallOutput:
-        item = super().finish(result)
-        for index, each in enumerate(item.output):
-            self.events.out += (
-                events.ShellCallOutputContentDelta(
-                    sequence_number=self.events.next(),
-                    item_id=self.id,
-                    output_index=self.output_index,
-                    command_index=index,
-                    delta=events.ShellOutputDelta(stdout=each.stdout, stderr=each.stderr),
-                ),
-                events.ShellCallOutputContentDone(
-                    sequence_number=self.events.next(),
-                    item_id=self.id,
-                    output_index=self.output_index,
-                    command_index=index,
-                    output=[each],
-                ),
+def append_commands(item: items.ShellCall, output_index: int, collector: EventCollector) -> None:
+    """Append all events of a complete shell call, ending with its `output_item.done`."""
+    empty = msgspec.structs.replace(item.action, commands=[])
+    collector.added(msgspec.structs.replace(item, action=empty, status="in_progress"), output_index)
+    out, number = collector.out, collector.next
+    for index, command in enumerate(item.action.commands):
+        out.append(
+            events.ShellCallCommandAdded(
+                sequence_number=number(),
+                output_index=output_index,
+                command_index=index,
+                command="",
             )
-        self._done(item)
-        return item
-
-    def close(self, status: EndStatus) -> items.ShellCall | items.ShellCallOutput:
-        item = super().close(status)
-        if isinstance(item, items.ShellCallOutput):  # a call is announced where it ends
-            self._done(item)
-        return item
+        )
+        if command:
+            out.append(
+                events.ShellCallCommandDelta(
+                    sequence_number=number(),
+                    output_index=output_index,
+                    command_index=index,
+                    delta=command,
+                )
+            )
+        out.append(
+            events.ShellCallCommandDone(
+                sequence_number=number(),
+                output_index=output_index,
+                command_index=index,
+                command=command,
+            )
+        )
+    collector.done(item, output_index)

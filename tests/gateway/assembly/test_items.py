@@ -1,24 +1,14 @@
 from __future__ import annotations
 
-import inspect
 import itertools
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.assembly import item_builders
 from gateway.assembly.assembler import ResponseAssembler
-from gateway.assembly.item_builders import (
-    ANNOUNCED,
-    Announced,
-    ItemBuilder,
-    SearchCallBuilder,
-    ServerCallBuilder,
-)
 from gateway.assembly.items import ItemAssembler
-from gateway.deltas import Delta, TextDelta
+from gateway.deltas import Delta, TextDelta, joined
 from gateway.protocols import CallRecord, FinishReason, Source, ToolResult
 from gateway.wire.response import Response
 from tests.gateway.assembly.test_assembler import DELTAS, ROLES
@@ -43,12 +33,6 @@ TURNS = st.lists(
     min_size=1,
     max_size=3,
 )
-BASES = {ItemBuilder, ServerCallBuilder, SearchCallBuilder}
-BUILDERS = {
-    found
-    for _, found in inspect.getmembers(item_builders, inspect.isclass)
-    if issubclass(found, ItemBuilder) and not issubclass(found, Announced)
-}
 
 
 def ids() -> Any:
@@ -58,7 +42,7 @@ def ids() -> Any:
 
 @given(TURNS, st.booleans(), st.booleans())
 def test_items_are_the_same_with_and_without_events(
-    turns: list[tuple[list[Delta], FinishReason]], gathered: bool, cites: bool
+    turns: list[tuple[list[Delta], FinishReason]], whole: bool, cites: bool
 ) -> None:
     known = KNOWN if cites else {}
     response = Response(id="resp_1", created_at=0, model="m", status="in_progress")
@@ -70,7 +54,7 @@ def test_items_are_the_same_with_and_without_events(
     for deltas, reason in turns:
         for delta in deltas:
             announced.feed((delta,))
-            plain.gather((delta,)) if gathered else plain.write((delta,))
+        plain.write(joined(deltas) if whole else deltas)
         announced.end_generation(reason)
         plain.end_generation(reason)
         both = announced.items, plain
@@ -95,19 +79,6 @@ def test_an_answer_that_ends_early_has_the_same_items(deltas: list[Delta]) -> No
     announced.feed(deltas)
     announced.cancel(None)
     plain = ItemAssembler(roles=ROLES, new_id=ids())
-    plain.gather(deltas)
+    plain.write(joined(deltas))
     plain.end()
     assert plain.finished_items == response.output
-
-
-def test_every_item_builder_can_be_announced() -> None:
-    assert set(ANNOUNCED) == BUILDERS - BASES
-
-
-@pytest.mark.parametrize("kind", ANNOUNCED, ids=lambda kind: kind.__name__)
-def test_what_announces_an_item_is_made_like_what_builds_it(kind: type[ItemBuilder]) -> None:
-    announced = ANNOUNCED[kind]
-    assert isinstance(announced, type)
-    assert issubclass(announced, kind)
-    assert issubclass(announced, Announced)
-    assert inspect.signature(announced) == inspect.signature(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -22,12 +22,12 @@ from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.responses.turns import Ready
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.testing.grammar import fold
 from gateway.wire.chat import convert_chat_request
 from gateway.wire.common import encode
+from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
 from tests.waiting import wait_until_async
@@ -109,18 +109,15 @@ async def test_the_events_of_the_last_output_are_sent(
     services: Services, how: str, few: bool
 ) -> None:
     for steps in range(STEPS):
-        for kind in ("events", "frames", "background"):
+        for kind in ("events", "background"):
             request = {"model": "m", "input": "x", "stream": True, "max_output_tokens": 8 if few else 100}  # fmt: skip
             decoded = convert_response_request({**request, "background": kind == "background"})
             run = ResponseRun(await make_plan(decoded, services, size=1), services)
             await run.prepare()
             told: list[Any] = []
 
-            async def sink(ready: Ready, told: list[Any] = told) -> None:
-                if isinstance(ready, bytes):
-                    told.append(json.loads(ready[ready.index(b"data: ") + 6 :]))
-                else:
-                    told += json.loads(encode(ready))
+            async def sink(events: Sequence[Event], told: list[Any] = told) -> None:
+                told += json.loads(encode(events))
                 await asyncio.sleep(0)
 
             expect_end(run)
@@ -134,8 +131,7 @@ async def test_the_events_of_the_last_output_are_sent(
                 async for batch in services.store.read_events(run.response.id):
                     told += map(json.loads, batch)
             else:
-                work = run.run_framed(sink) if kind == "frames" else run.run(sink)
-                task = asyncio.ensure_future(work)
+                task = asyncio.ensure_future(run.run(sink))
                 await end_early(run, how=how, steps=steps)
                 await task
             record = await services.store.get(run.response.id)
@@ -156,8 +152,8 @@ async def test_a_run_that_is_ended_in_the_last_step_of_its_generation_sends_its_
     await run.prepare()
     told: list[Any] = []
 
-    async def sink(ready: Ready) -> None:
-        told.extend(json.loads(encode(ready)))
+    async def sink(events: Sequence[Event]) -> None:
+        told.extend(json.loads(encode(events)))
 
     expect_end(run)
     engine: Any = run.model.engine

@@ -132,9 +132,8 @@ def test_the_log_is_whole_and_clients_see_what_is_in_it(
                 len(left) if failed else min(sizes[batch] if batch < len(sizes) else 1, len(left))
             )
             some, left = left[:size], left[size:]
-            one = size == 1 and bool(left)
             try:
-                await writer.write(sse_frame(some[0]) if one else some)
+                await writer.write(some)
             except StoreUnavailable:
                 failed = True
             if batch < len(pauses) and pauses[batch]:

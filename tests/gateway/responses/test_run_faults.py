@@ -34,13 +34,11 @@ from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
 from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
-from gateway.responses.turns import Ready
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.grammar import fold, parse_sse
+from gateway.testing.grammar import fold
 from gateway.tools.functions import functions
 from gateway.wire.common import encode
-from gateway.wire.event_frames import SSE_DONE
 from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
@@ -197,7 +195,6 @@ async def play(
     *,
     background: bool,
     engine_name: str = "faulty",
-    framed: bool = False,
     accepts: Callable[[], bool] = lambda: False,
     in_callbacks: bool = False,
 ) -> tuple[list[Event], dict[str, Any] | None, int]:
@@ -231,12 +228,11 @@ async def play(
             run.response.status = "queued"
             await services.store.put(run.record())
 
-        waiting: list[Ready] = []
+        waiting: list[Sequence[Event]] = []
 
         def take() -> None:
             for batch in waiting:
-                parts: Any = parse_sse(batch + SSE_DONE) if isinstance(batch, bytes) else batch
-                events.extend(parts)
+                events.extend(batch)
             waiting.clear()
 
         async def take_late() -> None:
@@ -244,7 +240,7 @@ async def play(
             take()
             await asyncio.sleep(0)
 
-        def sink(batch: Ready) -> Awaitable[None]:
+        def sink(batch: Sequence[Event]) -> Awaitable[None]:
             """As those of streams: what is cancelled while it waits is sent before the next part."""
             waiting.append(batch)
             if not accepts():
@@ -252,7 +248,7 @@ async def play(
             take()
             return ACCEPTED
 
-        engine.task = asyncio.ensure_future(run.run_framed(sink) if framed else run.run(sink))
+        engine.task = asyncio.ensure_future(run.run(sink))
         await asyncio.gather(engine.task, return_exceptions=True)
         record = await services.store.get(run.response.id)
         left = len(services.runs) + services.models["m"].admission.running
@@ -299,8 +295,8 @@ def without_ids(events: Sequence[Event]) -> str:
 @given(PLANS)
 @example(Plan(turns=[[]], fault="cancel", after=0, tool="works"))
 def test_a_start_that_is_held_back_changes_no_event(plan: Plan) -> None:
-    direct, _, _ = asyncio.run(play(plan, background=False, framed=True))
-    held, stored, left = asyncio.run(play(plan, background=False, framed=True, engine_name="late"))
+    direct, _, _ = asyncio.run(play(plan, background=False))
+    held, stored, left = asyncio.run(play(plan, background=False, engine_name="late"))
     assert left == 0
     assert stored is not None
     if held:
@@ -316,8 +312,8 @@ def test_a_start_that_is_held_back_changes_no_event(plan: Plan) -> None:
 @settings(max_examples=50, deadline=None)
 @given(PLANS)
 def test_nothing_is_held_back_of_background_runs(plan: Plan) -> None:
-    direct, _, _ = asyncio.run(play(plan, background=True, framed=True))
-    held, _, _ = asyncio.run(play(plan, background=True, framed=True, engine_name="late"))
+    direct, _, _ = asyncio.run(play(plan, background=True))
+    held, _, _ = asyncio.run(play(plan, background=True, engine_name="late"))
     assert without_ids(held) == without_ids(direct)
 
 
@@ -330,9 +326,9 @@ def chances(seed: int) -> Callable[[], bool]:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(PLANS, st.integers(0, 99))
 def test_pushed_outputs_become_the_events_of_those_that_are_yielded(plan: Plan, seed: int) -> None:
-    yielded, _, _ = asyncio.run(play(plan, background=False, framed=True))
+    yielded, _, _ = asyncio.run(play(plan, background=False))
     pushed, stored, left = asyncio.run(
-        play(plan, background=False, framed=True, engine_name="pushing", accepts=chances(seed))
+        play(plan, background=False, engine_name="pushing", accepts=chances(seed))
     )
     assert left == 0
     assert stored is not None
@@ -347,7 +343,6 @@ def test_a_run_whose_outputs_are_pushed_is_stored_as_it_was_told(plan: Plan, see
         play(
             plan,
             background=False,
-            framed=True,
             engine_name="pushing",
             accepts=chances(seed),
             in_callbacks=True,

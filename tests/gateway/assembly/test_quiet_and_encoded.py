@@ -20,11 +20,10 @@ from gateway.deltas import (
     TextDelta,
     joined,
 )
-from gateway.responses.turns import FramedWriter
 from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
-from gateway.wire.event_frames import sse_frame
+from gateway.wire.event_frames import SseEncoder, sse_frame
 from gateway.wire.response import Response
 
 TEXT = st.text(min_size=1, max_size=8) | st.sampled_from(
@@ -95,22 +94,17 @@ def test_a_quiet_response_makes_no_events_but_the_terminal_one(deltas: list[Delt
 
 
 @given(DELTAS, st.booleans())
-def test_framed_events_are_byte_for_byte_those_that_are_built(
+def test_events_of_a_stream_are_encoded_as_each_by_itself(
     deltas: list[Delta], summarizes: bool
 ) -> None:
-    built, framed = made(summarizes=summarizes), made(summarizes=summarizes)
-    writer = FramedWriter(framed)
+    assembler = made(summarizes=summarizes)
+    frame = SseEncoder().frame
+    events = [*assembler.start()]
     for delta in deltas:
-        assert not writer.feed(())  # what holds text back hands on nothing
-        ready = writer.feed((delta,))
-        frames = ready if isinstance(ready, bytes) else b"".join(map(sse_frame, ready))
-        assert frames == b"".join(map(sse_frame, built.feed((delta,))))
-    built.end_generation("stop")
-    framed.end_generation("stop")
-    built.finish(None)
-    framed.finish(None)
-    assert encode(framed.response) == encode(built.response)
-    assert framed.terminal().sequence_number == built.terminal().sequence_number
+        assert not assembler.feed(())  # what holds text back hands on nothing
+        events += assembler.feed((delta,))
+    events += [*assembler.end_generation("stop"), *assembler.finish(None), assembler.terminal()]
+    assert [frame(event) for event in events] == [sse_frame(event) for event in events]
 
 
 @given(DELTAS)
