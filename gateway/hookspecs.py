@@ -38,6 +38,7 @@ the keyword argument of its name when they are opened:
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
@@ -164,6 +165,10 @@ OpenResource: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 OpenPolicy: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Policy]]
 OpenAuthenticator: TypeAlias = Callable[[Any], AbstractAsyncContextManager[RequestAuthenticator]]
 OpenRouter: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Router]]
+RunCommand: TypeAlias = Callable[[argparse.Namespace], int]
+"""Runs a command with its parsed arguments. Returns the exit code."""
+MakeCommand: TypeAlias = Callable[[argparse.ArgumentParser], RunCommand]
+"""Adds a command's arguments to its parser. Returns the function that runs it."""
 
 MakeT_contra = TypeVar("MakeT_contra", contravariant=True)
 MakeT = TypeVar("MakeT")
@@ -197,6 +202,14 @@ class Register(Protocol[MakeT_contra]):
         another server, and those that take messages. If another installed
         distribution registers the same name, the start fails with an error that names both.
         """
+        ...
+
+
+class RegisterCommand(Protocol):
+    """The argument of `gateway_register_commands`. Call it once per command."""
+
+    def __call__(self, name: str, make: MakeCommand, *, summary: str) -> None:
+        """Register `gateway <name>`. `summary` is its line in `gateway --help`."""
         ...
 
 
@@ -359,6 +372,20 @@ def gateway_register_authenticators(register: Register[OpenAuthenticator]) -> No
     Called once, at start-up. A table `[authenticators.<name>]` in `gateway.toml` selects it, and is its config.
     Authenticators are asked in the order of their tables, and the API keys of the configuration last. With any of them, no
     request is anonymous. Test yours with `gateway.testing.RequestAuthenticatorContract`.
+    """
+
+
+@hookspec
+def gateway_register_commands(register: RegisterCommand) -> None:
+    """Register commands of the command line: `make(parser)` adds the arguments of `gateway <name>` to its
+    `argparse.ArgumentParser` and returns the function that runs it with the parsed arguments.
+
+    Called once, whenever the plugin is loaded. `make` is called only if the command is used, its help is shown, or
+    `gateway completion` lists its options: import what it needs there. The function returns the exit code. It raises
+    `ConfigurationError` for a mistake of the user, which is printed as one sentence, with the exit code 2. The name of
+    a command of the gateway itself, or of another plugin, is refused. A command that has the name of its plugin is
+    found without loading other plugins. `[plugins]` in a configuration does not matter to commands.
+    `gateway.sdk.commands` has what commands share.
     """
 
 

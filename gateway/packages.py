@@ -14,6 +14,7 @@ _OFFERS: Final = {
     ("api", "messages"): "litegate-messages",
     ("api", "prompts"): "litegate-prompts",
     ("authenticator", "oidc"): "litegate-oidc",
+    ("command", "doctor"): "litegate-doctor",
     ("engine", "llamacpp"): "litegate-llamacpp",
     ("engine", "openai"): "litegate-openai",
     ("engine", "remote"): "litegate-remote",
@@ -78,6 +79,7 @@ LOCAL: Final = frozenset(
         "batches",
         "chat-template",
         "console",
+        "doctor",
         "files",
         "harmony",
         "llamacpp",
@@ -97,8 +99,13 @@ LOCAL: Final = frozenset(
 def package_of(kind: str, name: str) -> str | None:
     """The package of this project that offers `name`; for a parser, the one with most formats. None if there is none, or if
     it is installed."""
-    package = _OFFERS.get((kind, name), _FORMATS if kind == "parser" else None)
+    package = package_with(kind, name) or (_FORMATS if kind == "parser" else None)
     return None if package is None or is_installed(package) else package
+
+
+def package_with(kind: str, name: str) -> str | None:
+    """The package of this project that offers `name`, installed or not. None if there is none, and for formats of the one with most."""
+    return _OFFERS.get((kind, name))
 
 
 def names_of(kind: str) -> list[str]:

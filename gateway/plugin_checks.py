@@ -30,7 +30,16 @@ Kind: TypeAlias = Literal[
     "router",
     "authenticator",
     "policy",
+    "command",
 ]
+
+CORE_COMMANDS: Final = frozenset(
+    {
+        "batch", "chat", "completion", "config", "conform", "health", "help", "install", "key", "models", "new", "plugins", "pull", "reload", "rm",
+        "serve", "uninstall", "usage",
+    }
+)  # fmt: skip
+"""The commands of the gateway itself, whose names no plugin can register."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _USABLE: Final[WeakSet[type[Struct]]] = WeakSet()
@@ -202,6 +211,8 @@ class Registrar:
             raise ConfigurationError(
                 f"the {self._kind} {name!r} has needs_tool, which is for APIs only"
             )
+        if self._kind == "command":
+            self._check_command(name, config, summary, aliases)
         if not callable(make):
             raise ConfigurationError(
                 f"what it registers as the {self._kind} {name!r} cannot be called"
@@ -244,6 +255,20 @@ class Registrar:
             if (self._kind, each) in self._offers:
                 raise ConfigurationError(f"it registers {article(self._kind)} named {each!r} twice")
             self._offers[self._kind, each] = offer
+
+    def _check_command(
+        self, name: str, config: type[Struct], summary: str, aliases: tuple[str, ...]
+    ) -> None:
+        if name in CORE_COMMANDS:
+            raise ConfigurationError(
+                f"it registers the command {name!r}, which is one of the gateway itself"
+            )
+        if config is not NoConfig or aliases:
+            raise ConfigurationError(f"the command {name!r} can have neither a config nor aliases")
+        if not summary:
+            raise ConfigurationError(
+                f"the command {name!r} has no summary, which `gateway --help` shows"
+            )
 
 
 def article(kind: str) -> str:

@@ -14,6 +14,7 @@ from gateway.config import PluginsConfig
 from gateway.config.tables import TableError, decode_table, dotted, nearest, suggestion
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import (
+    MakeCommand,
     MakeFormat,
     MakeRenderer,
     Offer,
@@ -137,6 +138,9 @@ class PluginSet:
 
     def router(self, name: str, where: str = "") -> Offer[OpenRouter]:
         return self._find("router", name, where)
+
+    def command(self, name: str) -> Offer[MakeCommand]:
+        return self._find("command", name, "")
 
     def needs(self, kind: Kind, name: str) -> tuple[str, ...]:
         """The resources that an offer needs; empty if there is no such offer."""

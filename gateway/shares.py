@@ -224,7 +224,7 @@ def _wake(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-THREADS_NAME: Final = "shared"
+SHARE_THREADS: Final = "shared"
 """How the names of the threads begin that all code of an event loop shares (`share_threads`)."""
 
 
@@ -307,4 +307,4 @@ class _Work(Struct, eq=False):
 
 def share_threads() -> None:
     """Make the threads of the running event loop (`asyncio.to_thread`) fair between owners."""
-    asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix=THREADS_NAME))
+    asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix=SHARE_THREADS))

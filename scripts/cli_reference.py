@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.cli import argument_parser
+from gateway.packages import package_with
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# Commands
@@ -32,11 +33,17 @@ def _commands(parser: argparse.ArgumentParser, name: str, level: int) -> Iterato
         if isinstance(action, argparse._SubParsersAction):
             for command, inner in action.choices.items():
                 yield f"{'#' * level} {name} {command}\n"
-                yield _sentences(inner.description or "") + "\n"
+                yield _sentences(inner.description or "") + _package_of(command) + "\n"
                 if inner.epilog:
                     yield f"```text\n{inner.epilog.strip()}\n```\n"
                 yield from _settings(inner)
                 yield from _commands(inner, f"{name} {command}", level + 1)
+
+
+def _package_of(command: str) -> str:
+    """A sentence about the package that adds a command; empty for one of the gateway itself."""
+    package = package_with("command", command)
+    return f" Of the package `{package}`." if package else ""
 
 
 def _settings(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -18,12 +18,12 @@ from gateway.cli import (
     completion,
     config,
     conform,
-    doctor,
     health,
     install,
     key,
     models,
     new,
+    plugin_commands,
     plugins,
     reload,
     serve,
@@ -32,6 +32,8 @@ from gateway.cli import (
 from gateway.cli.chat.text import visible
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
+from gateway.plugin_checks import CORE_COMMANDS
+from gateway.plugins import PluginSet
 
 EPILOG = """\
 Settings come from the file that --config or GATEWAY_CONFIG names, else from ./gateway.toml, else from built-in defaults
@@ -43,9 +45,9 @@ the command line replaces both.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code: for an error, one sentence is printed to stderr and the code is 2; Ctrl-C
     gives 130."""
-    parser = argument_parser()
     given = list(sys.argv[1:] if argv is None else argv)
     try:
+        parser = _parser_for(given)
         arguments = parser.parse_args(parser.spelled(given))
         command: Callable[[argparse.Namespace], int] = arguments.command
         return command(arguments)
@@ -82,6 +84,8 @@ class _Parser(argparse.ArgumentParser):
     """A parser that answers a missing command or action with its help, and any other mistake with one sentence."""
 
     commands: Collection[str] = ()
+    plugins: PluginSet | None = None
+    """The plugins whose commands are among these; None: they are not, because none is asked for."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
@@ -101,12 +105,19 @@ class _Parser(argparse.ArgumentParser):
             if not any(each.startswith(name) for each in options):
                 raise ConfigurationError(self._unknown(name))
         elif word and word not in self.commands:
-            near = f"--{word}" if f"--{word}" in options else nearest(word, self.commands)
-            hint = f'did you mean "gateway {near}"? ' if near else ""
-            raise ConfigurationError(
-                f"there is no command {word!r}; {hint}`gateway help` lists the commands"
-            )
+            raise ConfigurationError(self._no_command(word, options))
         return given
+
+    def _no_command(self, word: str, options: Collection[str]) -> str:
+        known, broken = [*self.commands, "help"], ""
+        if self.plugins is not None:
+            plugin_commands.check_known(word, self.plugins)
+            known += plugin_commands.command_names(self.plugins)
+            if failures := ", ".join(each.plugin.name for each in self.plugins.failures):
+                broken = f". Not loaded: {failures} (see `gateway plugins`)"
+        near = f"--{word}" if f"--{word}" in options else nearest(word, known)
+        hint = f'did you mean "gateway {near}"? ' if near else ""
+        return f"there is no command {word!r}; {hint}`gateway help` lists the commands{broken}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         known = [str(each) for each in action.choices or ()]
@@ -139,8 +150,24 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
+def _parser_for(given: Sequence[str]) -> _Parser:
+    """The parser of a command line, which has the commands of plugins if it may need them: a command of the gateway loads no
+    plugin for them, and a list of the commands needs no arguments."""
+    words = given[1:] if given[:1] == ["help"] else given
+    word = words[0] if words else "--help"
+    if word in CORE_COMMANDS or ("--version".startswith(word) and word > "--"):
+        return _parser(None, lambda _: False)
+    if word.startswith("-"):
+        return _parser(plugin_commands.plugins_with(None), lambda _: False)
+    return _parser(plugin_commands.plugins_with(word), lambda name: name == word)
+
+
 def argument_parser() -> _Parser:
-    """The parser of the whole command line."""
+    """The parser of the whole command line, with the commands of all installed plugins."""
+    return _parser(plugin_commands.plugins_with(None), lambda _: True)
+
+
+def _parser(plugins_: PluginSet | None, complete: Callable[[str], bool]) -> _Parser:
     parser = _Parser(
         prog="gateway",
         description="Litegate: one OpenAI-compatible endpoint in front of the LLM engines that you host.",
@@ -156,9 +183,12 @@ def argument_parser() -> _Parser:
     plain: argparse.ArgumentParser = parser
     commands = plain.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (
-        serve, reload, health, chat, batch, models, cache, config, plugins, install, doctor, conform, new, key, usage,
+        serve, reload, health, chat, batch, models, cache, config, plugins, install, conform, new, key, usage,
     ):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, argument_parser)
+    if plugins_ is not None:
+        plugin_commands.add_commands(commands, plugins_, complete)
+    parser.plugins = plugins_
     parser.commands = commands.choices
     return parser

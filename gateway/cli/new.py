@@ -12,7 +12,7 @@ from string import Template
 
 from gateway.cli.common import Commands
 from gateway.errors import ConfigurationError
-from gateway.plugin_checks import Kind
+from gateway.plugin_checks import CORE_COMMANDS, Kind
 from gateway.plugins import KINDS, load_plugins
 
 SKELETONS: tuple[Kind, ...] = KINDS
@@ -29,7 +29,9 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("kind", choices=SKELETONS, help="what the plugin offers")
     parser.add_argument(
-        "name", metavar="NAME", help="its name in gateway.toml: small letters, digits and _"
+        "name",
+        metavar="NAME",
+        help="its name, in gateway.toml for instance: small letters, digits and _",
     )
     parser.set_defaults(command=write_skeleton)
 
@@ -40,6 +42,10 @@ def write_skeleton(arguments: argparse.Namespace) -> int:
     if not _NAME.match(name) or keyword.iskeyword(name):
         raise ConfigurationError(
             f"{arguments.name!r} is not a valid name for a plugin: small letters, digits and '_' make one, a letter first."
+        )
+    if kind == "command" and name in CORE_COMMANDS:
+        raise ConfigurationError(
+            f"the gateway has the command {name!r} already; choose another name."
         )
     for offer in load_plugins(strict=False).offers(kind):
         if offer.name == name:
@@ -84,6 +90,8 @@ def skeleton(kind: str, name: str) -> Iterator[tuple[Path, str]]:
         "distribution": f"litegate-{name.replace('_', '-')}",
         "dependencies": ", ".join(f'"{each}"' for each in needed),
         "test_dependencies": ", ".join(f'"{each}"' for each in needed_by_tests),
+        "how": "run it" if kind == "command" else "choose it in `gateway.toml`",
+        "language": "bash" if kind == "command" else "toml",
         "usage": _USAGE[kind].substitute(name=name),
     }
     files = {
@@ -113,5 +121,6 @@ _USAGE = {
     "router": Template('[routers.${name}]\nmodels = ["one", "other"]'),
     "authenticator": Template('[authenticators.${name}]\nsecret = "a long and random text"'),
     "resource": Template("[resources.${name}]\nmax_notes = 50\n\n[tools.${name}]"),
+    "command": Template("gateway ${name} Ada"),
     "parser": Template('[models.my-model]\npath = "model.gguf"\nparser = "${name}"'),
 }

@@ -9,13 +9,14 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
-from gateway.shares import FairThreads, ShareExceeded, Shares, Turns, current_owner
+from gateway.shares import SHARE_THREADS, FairThreads, ShareExceeded, Shares, Turns, current_owner
 from gateway.task_context import running_task
 from gateway.temporary_folders import (
     TemporaryFolder,
 )
 
 __all__ = [
+    "SHARE_THREADS",
     "FairThreads",
     "FunctionFailed",
     "HelperDeadlineExceeded",

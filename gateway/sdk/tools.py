@@ -23,10 +23,12 @@ from gateway.tools.client_run import (
     call_arguments,
 )
 from gateway.tools.functions import (
+    FUNCTION_THREADS,
     functions,
 )
 
 __all__ = [
+    "FUNCTION_THREADS",
     "NOT_STORED",
     "CallHistory",
     "Citation",

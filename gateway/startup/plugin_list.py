@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +26,7 @@ def list_plugins(plugins: PluginSet, config: Config | None) -> list[ListedPlugin
             plugin=offer.plugin,
             distribution=offer.distribution,
             version=offer.version,
-            state="selected" if (offer.kind, offer.name) in selected else "available",
+            state=_state(offer, selected),
             note=offer.summary,
         )
         for offer in plugins.offers()
@@ -56,6 +57,12 @@ def list_plugins(plugins: PluginSet, config: Config | None) -> list[ListedPlugin
             )
         )
     return rows
+
+
+def _state(offer: Offer[Any], selected: Collection[tuple[str, str]]) -> str:
+    if offer.kind == "command":
+        return "active"
+    return "selected" if (offer.kind, offer.name) in selected else "available"
 
 
 def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:

@@ -19,7 +19,6 @@ import pytest
 from msgspec import Struct
 
 from gateway import errors
-from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import GatewayError
 from gateway.hookspecs import hookimpl
 from gateway.protocols import AnswerUsage, Api, Reply, Route
@@ -27,6 +26,7 @@ from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.scripted import ScriptedEngine
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway_doctor.checks.loop_watch import loop_stays_free
 
 _MAX_BYTES = 100_000
 _RULES: list[dict[str, Any]] = [

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import AuthenticationError, PermissionDenied
 from gateway.protocols import Credentials, Principal, RequestAuthenticator
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.on_asyncio import OnAsyncio
+from gateway_doctor.checks.loop_watch import loop_stays_free
 
 HOSTILE: tuple[Mapping[str, str], ...] = (
     {},

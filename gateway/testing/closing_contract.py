@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
-from gateway.checks.loop_watch import Leftovers
+from gateway_doctor.checks.loop_watch import Leftovers
 
 Reopen: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
 

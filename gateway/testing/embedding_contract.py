@@ -1,4 +1,4 @@
-"""The contract of embedding engines, as tests to inherit. The checks are in `gateway.checks.embedding_checks`."""
+"""The contract of embedding engines, as tests to inherit. The checks are in `gateway_doctor.checks.embedding_checks`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from gateway.checks import embedding_checks as checks
-from gateway.checks.engine_probe import Probe
 from gateway.protocols import Engine
 from gateway.testing.probed_engine import ProbedEngine
+from gateway_doctor.checks import embedding_checks as checks
+from gateway_doctor.checks.engine_probe import Probe
 
 
 @pytest.mark.anyio

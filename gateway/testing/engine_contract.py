@@ -1,4 +1,4 @@
-"""The contract of engines, as tests to inherit. The checks are in `gateway.checks.engine_checks`."""
+"""The contract of engines, as tests to inherit. The checks are in `gateway_doctor.checks.engine_checks`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.checks import engine_checks as checks
-from gateway.checks import engine_checks_media as media
-from gateway.checks import engine_checks_running as running
-from gateway.checks import engine_checks_steering as steering
-from gateway.checks.engine_probe import PROMPT, Probe
-from gateway.checks.generating import CONSTRAINTS
 from gateway.constraints import Constraint
 from gateway.protocols import Capability, Engine, EngineRequest
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.probed_engine import ProbedEngine
+from gateway_doctor.checks import engine_checks as checks
+from gateway_doctor.checks import engine_checks_media as media
+from gateway_doctor.checks import engine_checks_running as running
+from gateway_doctor.checks import engine_checks_steering as steering
+from gateway_doctor.checks.engine_probe import PROMPT, Probe
+from gateway_doctor.checks.generating import CONSTRAINTS
 
 
 @pytest.mark.anyio

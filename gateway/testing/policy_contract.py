@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.checks.loop_watch import loop_stays_free, no_waiting
 from gateway.deltas import (
     BlockEnded,
     CallArgumentsDelta,
@@ -29,6 +28,7 @@ from gateway.testing.on_asyncio import OnAsyncio
 from gateway.testing.reading import Block, blocks, check_grammar, cut
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
+from gateway_doctor.checks.loop_watch import loop_stays_free, no_waiting
 
 HOSTILE = (
     "",

@@ -1,4 +1,4 @@
-"""Runs the checks of `gateway.checks` as tests."""
+"""Runs the checks of `gateway_doctor.checks` as tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.checks.engine_probe import NotClaimed, Probe
 from gateway.protocols import Engine
 from gateway.testing.on_asyncio import OnAsyncio
+from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 
 
 class ProbedEngine(OnAsyncio):

@@ -20,7 +20,7 @@ pytest.register_assert_rewrite(
     "gateway.testing.closing_contract",
     "gateway.testing.embedding_contract",
     "gateway.testing.engine_contract",
-    "gateway.checks.generating",
+    "gateway_doctor.checks.generating",
     "gateway.testing.linear_cost",
     "gateway.testing.output_contract",
     "gateway.testing.plugin_check",

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 from msgspec import structs
 
-from gateway.checks.loop_watch import no_waiting
 from gateway.errors import InvalidRequest
 from gateway.hookspecs import ModelContext
 from gateway.protocols import (
@@ -27,6 +26,7 @@ from gateway.testing.linear_cost import check_cost_is_linear
 from gateway.testing.scripted import ScriptedTokenizer, scripted_tokenizer
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
+from gateway_doctor.checks.loop_watch import no_waiting
 
 MakeRenderer: TypeAlias = Callable[[ModelContext], PromptRenderer]
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 import pytest
 from msgspec import structs
 
-from gateway.checks.loop_watch import loop_stays_free
 from gateway.errors import GatewayError
 from gateway.protocols import ModelLoad, Router, RoutingRequest
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.on_asyncio import OnAsyncio
+from gateway_doctor.checks.loop_watch import loop_stays_free
 
 HOSTILE = ("", "no such model", "x" * 100_000, "a/b:c@d", "\x00\ud800", "'; DROP TABLE models; --")
 

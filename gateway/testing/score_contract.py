@@ -1,13 +1,13 @@
-"""The contract of scoring engines, as tests to inherit. The checks are in `gateway.checks.scoring_checks`."""
+"""The contract of scoring engines, as tests to inherit. The checks are in `gateway_doctor.checks.scoring_checks`."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.checks import scoring_checks as checks
-from gateway.checks.engine_probe import Probe
 from gateway.protocols import Engine
 from gateway.testing.probed_engine import ProbedEngine
+from gateway_doctor.checks import scoring_checks as checks
+from gateway_doctor.checks.engine_probe import Probe
 
 
 @pytest.mark.anyio

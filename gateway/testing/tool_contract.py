@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from gateway.checks.loop_watch import loop_stays_free
 from gateway.plugin_checks import tool_server_mistake
 from gateway.protocols import (
     CallRecord,
@@ -32,6 +31,7 @@ from gateway.protocols import (
 from gateway.testing.closing_contract import ClosingContract
 from gateway.testing.on_asyncio import OnAsyncio
 from gateway.wire.tools import Tool
+from gateway_doctor.checks.loop_watch import loop_stays_free
 
 _DETAILS: dict[str, type[ToolDetails]] = {
     "code_interpreter_call": CodeDetails,

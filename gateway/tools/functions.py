@@ -29,10 +29,10 @@ from gateway.shares import FairThreads
 
 Function = Callable[..., Any]
 
-THREADS_NAME = "tool-function"
+FUNCTION_THREADS = "tool-function"
 """How the names of the threads begin that functions run in, all of a process in the same ones."""
 
-_THREADS = FairThreads(32, thread_name_prefix=THREADS_NAME)
+_THREADS = FairThreads(32, thread_name_prefix=FUNCTION_THREADS)
 """Not asyncio's own threads: functions that hang would hold up large requests, which are read and rendered in those."""
 
 

@@ -17,7 +17,7 @@ class ListedPlugin(Value, frozen=True, kw_only=True):
     distribution: str
     version: str
     state: str
-    """`selected`, `available`, `active` (hooks that always run), `failed`, `off`, or `not installed`."""
+    """`selected`, `available`, `active` (commands, and hooks that always run), `failed`, `off`, or `not installed`."""
     note: str = ""
     """Its summary, or why it failed."""
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FLOORS = (
     ("cli", "__main__", "testing"),
-    ("checks", "conform"),
+    ("conform",),
     ("server",),
     ("app",),
     ("routes", "startup"),
@@ -55,6 +55,16 @@ FLOORS = (
 FLOOR = {name: floor for floor, names in enumerate(reversed(FLOORS)) for name in names}
 ALLOWED_BESIDE = {("__main__", "cli"), ("testing", "cli")}
 MODULES = sorted((ROOT / "gateway").rglob("*.py"))
+DOCTOR_IMPORTS = frozenset(
+    f"gateway.{name}"
+    for name in (
+        "chat.tools", "cli.common", "config", "config.tables", "hub.fetching", "plugins", "runtime.access", "runtime.stored_keys",
+        "server.listening", "server.logs", "startup.engine_choice", "startup.model_opening", "startup.model_plan",
+        "startup.selection", "startup.settings", "tools.available",
+    )
+)  # fmt: skip
+"""What `gateway_doctor` imports from the core beside the SDK: `gateway doctor` is to find what the start of a server would refuse, so it
+calls what the start calls."""
 PLUGINS = sorted(
     file
     for parts in ("plugins/*/gateway_*", "backends/*/gateway_*", "examples/plugins/*/gateway_*")
@@ -192,8 +202,23 @@ def test_plugins_import_the_sdk_only() -> None:
         for file in PLUGINS
         for module in imports(file)
         if package(module) != "sdk"
+        if not (
+            module_name(file).startswith("gateway_doctor.")
+            and module.rpartition(".")[0] in DOCTOR_IMPORTS
+        )
     ]
     assert not wrong
+
+
+def test_the_doctor_imports_all_that_it_may() -> None:
+    found = {
+        module.rpartition(".")[0]
+        for file in PLUGINS
+        if module_name(file).startswith("gateway_doctor.")
+        for module in imports(file)
+        if package(module) != "sdk"
+    }
+    assert found == DOCTOR_IMPORTS
 
 
 @pytest.mark.parametrize("name", sorted({own_package(file) for file in MODULES} - {"testing"}))
@@ -206,6 +231,9 @@ def test_the_running_gateway_does_not_import_the_kits(name: str) -> None:
         if package(module) == "testing"
     ]
     assert not wrong
+
+
+CORE_MODULES = frozenset(map(module_name, MODULES))
 
 
 # Modules that are named in strings: programs, functions of helper processes, what is loaded later.
@@ -233,9 +261,6 @@ def named_modules(file: Path) -> Iterator[str]:
             module = node.value.partition(":")[0]
             if module.count(".") > 1 and module in CORE_MODULES:
                 yield module
-
-
-CORE_MODULES = frozenset(map(module_name, MODULES))
 
 
 def test_a_module_that_is_named_in_a_string_is_on_no_higher_floor() -> None:

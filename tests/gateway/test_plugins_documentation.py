@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from contextlib import AsyncExitStack, nullcontext
@@ -103,7 +104,7 @@ def test_the_kits_that_the_manual_names_exist() -> None:
 def test_every_example_registers(plugins: PluginSet) -> None:
     assert {offer.kind for offer in plugins.offers()} == {
         "engine", "renderer", "parser", "tool", "store", "api", "resource", "router",
-            "authenticator", "policy",
+            "authenticator", "policy", "command",
     }  # fmt: skip
     assert len(plugins.plugins) == len(HOOKS)
 
@@ -201,6 +202,20 @@ def test_the_resource_is_shared_by_the_tool_and_the_api(
         assert client.responses.create(model="m", input="go").output_text == "Done."
     root = gateway.base_url.removesuffix("/v1")
     assert httpx.get(f"{root}/notes").json() == ["one", "two"]
+
+
+def test_the_command_works(
+    plugins: PluginSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "three").write_text("one two three")
+    (tmp_path / "none").write_text(" ")
+    parser = argparse.ArgumentParser()
+    count = plugins.command("words").make(parser)
+    assert count(parser.parse_args([str(tmp_path / "three")])) == 0
+    assert capsys.readouterr().out == f"       3 {tmp_path / 'three'}\n"
+    assert count(parser.parse_args([str(tmp_path / "three"), str(tmp_path / "none")])) == 1
+    with pytest.raises(ConfigurationError, match="there is no file"):
+        count(parser.parse_args([str(tmp_path / "absent")]))
 
 
 def test_the_profile_and_the_observer_are_called(

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.checks import engine_checks_running as running
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
 from gateway.testing import EngineContract
 from gateway.testing.server import RunningGateway, run_gateway
+from gateway_doctor.checks import engine_checks_running as running
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.config import Api
 

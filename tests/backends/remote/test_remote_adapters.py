@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.checks.generating import generate
 from gateway.errors import InvalidRequest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import AdapterLoadingEngine, Engine, EngineRequest, Sampling, TokensPrompt
+from gateway_doctor.checks.generating import generate
 from gateway_remote import RemoteConfig, open_remote
 
 CONTEXT = EngineContext(name="tiny", path=None)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.checks.embedding_checks import cosine
 from gateway.protocols import EmbeddingRequest
 from gateway.testing import EmbeddingContract
+from gateway_doctor.checks.embedding_checks import cosine
 from gateway_scripted import ScriptedEngine
 from gateway_scripted.made_up_vectors import made_up_vector
 

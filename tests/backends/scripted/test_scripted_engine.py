@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.checks.generating import Generated, generate
 from gateway.errors import EngineError, EngineUnavailable, InvalidRequest, RateLimited
 from gateway.protocols import (
     EngineRequest,
@@ -27,6 +26,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.testing.store_records import call_item, message
+from gateway_doctor.checks.generating import Generated, generate
 from gateway_scripted import ScriptedEngine, parse_scenario
 
 pytestmark = pytest.mark.anyio

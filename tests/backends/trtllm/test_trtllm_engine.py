@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gateway.checks.generating import generate
 from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex, Sequence
 from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
 from gateway.protocols import TokensPrompt
+from gateway_doctor.checks.generating import generate
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

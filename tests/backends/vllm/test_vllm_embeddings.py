@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.checks import embedding_checks as checks
-from gateway.checks.engine_probe import NotClaimed, Probe
 from gateway.errors import ConfigurationError, EngineError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, EngineRequest, TokensPrompt
+from gateway_doctor.checks import embedding_checks as checks
+from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 from gateway_vllm import VllmConfig
 from gateway_vllm.config import engine_arguments
 

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.checks import scoring_checks as checks
-from gateway.checks.engine_probe import NotClaimed, Probe
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EngineRequest, ScoreRequest, TokensPrompt
+from gateway_doctor.checks import scoring_checks as checks
+from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 from gateway_vllm import VllmConfig, open_engine
 from gateway_vllm.config import engine_arguments
 from tests.backends.vllm.conftest import CPU, MODEL, serve

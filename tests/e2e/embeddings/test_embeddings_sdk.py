@@ -14,7 +14,7 @@ import httpx
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, OpenAI, RateLimitError
 
-from gateway.checks.embedding_checks import cosine
+from gateway_doctor.checks.embedding_checks import cosine
 from gateway_scripted.made_up_vectors import made_up_vector
 from tests.full_queue import leave_after_refusals
 from tests.waiting import wait_until, wait_until_async

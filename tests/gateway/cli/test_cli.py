@@ -23,7 +23,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_CONFIG", raising=False)
     # Commands set up logging for their process; the next test shall not find it changed.
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.models.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda *_, **__: None)
 

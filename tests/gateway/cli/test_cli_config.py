@@ -298,7 +298,7 @@ TINY = "[models.tiny]\n"
 def test_check_and_the_doctor_see_the_same_mistakes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     Path("gateway.toml").write_text(text)
     if "store" not in text:  # the doctor opens it: not a file in the home folder
         monkeypatch.setenv("GATEWAY_SERVER__STORE", "none")
@@ -351,7 +351,7 @@ def test_origins_are_accepted(origin: str) -> None:
 def test_names_that_only_an_adapter_could_have_are_pointed_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     Path("gateway.toml").write_text(
         '[server]\nport = 0\nstore = "none"\n[[server.api_keys]]\n'
         f'name = "ann"\nsha256 = "{HASH}"\nmodels = ["ti*", "nope"]\ntools = ["web"]\n'
@@ -377,7 +377,7 @@ def test_names_that_only_an_adapter_could_have_are_pointed_out(
 def test_check_and_the_doctor_say_that_they_open_no_model(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     Path("gateway.toml").write_text('[server]\nport = 0\nstore = "none"\n' + TINY)
     assert "Nothing was opened: `gateway doctor`" in run(capsys, "check")[1]
     assert main(["doctor"]) == 0

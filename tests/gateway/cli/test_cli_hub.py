@@ -150,7 +150,7 @@ def test_offline_only_the_cache_is_used(cache: Path, hub_server: HubServer) -> N
 def test_the_doctor_says_what_will_be_downloaded(
     cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     Path("gateway.toml").write_text('[models.m]\npath = "o/m-GGUF/m-Q8_0.gguf"\n')
     line = "ok    model m: engine llamacpp (the model is GGUF files of the hub): 5 B"
     assert f"{line}, 5 B to be downloaded\n" in run(capsys, "doctor")[1]

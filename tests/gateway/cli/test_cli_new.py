@@ -118,6 +118,13 @@ def test_a_name_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert "litegate-scripted offers the engine 'scripted' already" in capsys.readouterr().err
 
 
+def test_the_name_of_a_command_of_the_gateway_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["new", "command", "serve"]) == 2
+    assert "the gateway has the command 'serve' already" in capsys.readouterr().err
+
+
 def test_nothing_is_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "tool", "mine"]) == 0
     module = Path("gateway_mine/gateway_mine/__init__.py")

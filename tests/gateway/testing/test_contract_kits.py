@@ -13,8 +13,6 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.checks.engine_probe import Probe
-from gateway.checks.generating import CONSTRAINTS
 from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
 from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway.protocols import (
@@ -43,6 +41,8 @@ from gateway.testing import (
     ToolServerContract,
 )
 from gateway.testing.closing_contract import Reopen
+from gateway_doctor.checks.engine_probe import Probe
+from gateway_doctor.checks.generating import CONSTRAINTS
 from gateway_memory import MemoryStore
 from gateway_scripted import ScriptedEngine
 

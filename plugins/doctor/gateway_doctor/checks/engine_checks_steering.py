@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.generating import generate, satisfies
-from gateway.constraints import Const, Constraint, Regex, Sequence, Triggered
-from gateway.errors import Unsupported
-from gateway.protocols import Capability, FormatAwareEngine, TokensPrompt
+from gateway.sdk import Capability, FormatAwareEngine, TokensPrompt, Unsupported
+from gateway.sdk.constraints import Const, Constraint, Regex, Sequence, Triggered
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway_doctor.checks.generating import generate, satisfies
 
 _SILENT = "the model says nothing that could be stopped at; give another prompt"
 _CALL = re.compile(r"<call>\d{2}</call>")

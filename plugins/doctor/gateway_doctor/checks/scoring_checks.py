@@ -7,10 +7,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.pooled_checks import adapters_are_known, after_cancelling
-from gateway.errors import InvalidRequest
-from gateway.protocols import ScoreRequest, ScoreResult, ScoringEngine, TextPair
+from gateway.sdk import InvalidRequest, ScoreRequest, ScoreResult, ScoringEngine, TextPair
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway_doctor.checks.pooled_checks import adapters_are_known, after_cancelling
 
 QUERY = "What is the capital of France?"
 DOCUMENTS = (

@@ -6,19 +6,19 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from gateway.checks.generating import generate
-from gateway.constraints import Constraint
-from gateway.errors import InvalidRequest
-from gateway.protocols import (
+from gateway.sdk import (
     Capability,
     ChatPrompt,
     Engine,
     EngineRequest,
     FormatAwareEngine,
+    InvalidRequest,
     Prompt,
     Sampling,
     TokensPrompt,
 )
+from gateway.sdk.constraints import Constraint
+from gateway_doctor.checks.generating import generate
 
 PROMPT = (
     "Please repeat after me: the quick brown fox jumps over the lazy dog, then naps in warm "

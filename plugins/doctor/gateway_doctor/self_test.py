@@ -11,9 +11,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.cli.common import configuration
-from gateway.errors import ConfigurationError, GatewayError
 from gateway.plugins import load_plugins
-from gateway.protocols import Engine
+from gateway.sdk import ConfigurationError, Engine, GatewayError
 from gateway.startup.model_opening import engine_of
 from gateway.startup.model_plan import ModelPlan, resolve_model
 
@@ -85,7 +84,7 @@ async def _test(plan: ModelPlan) -> bool:
 
 async def _lines(engine: Engine) -> AsyncIterator[CheckLine]:
     # Imported here because the running gateway does not need the checks.
-    from gateway.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
+    from gateway_doctor.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 
     probe = Probe(engine)
     for check in CHECKS:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.checks.engine_probe import GuaranteeViolated, Probe, require
-from gateway.errors import InvalidRequest
+from gateway.sdk import InvalidRequest
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, Probe, require
 
 T = TypeVar("T")
 

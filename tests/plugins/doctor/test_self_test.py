@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
-from gateway.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 from gateway.cli import main
 from gateway.hookspecs import EngineContext
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig
+from gateway_doctor.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 from gateway_scripted import ScriptedEngine
 
 pytestmark = pytest.mark.anyio
@@ -70,9 +70,9 @@ class Plugin:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_CONFIG", raising=False)
-    monkeypatch.setattr("gateway.cli.doctor.set_up_logging", lambda level: None)
+    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     monkeypatch.setattr(
-        "gateway.cli.self_test.load_plugins", lambda wanted: load_plugins(wanted, extra=[Plugin])
+        "gateway_doctor.self_test.load_plugins", lambda wanted: load_plugins(wanted, extra=[Plugin])
     )
     (tmp_path / "gateway.toml").write_text(TWO)
 

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import aclosing
 from typing import Any, Final
 
-from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.generating import generate, generated
-from gateway.checks.loop_watch import Leftovers, loop_stays_free
-from gateway.protocols import EngineOutput, EngineRequest, PushingEngine, TokensPrompt
+from gateway.sdk import EngineOutput, EngineRequest, PushingEngine, TokensPrompt
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway_doctor.checks.generating import generate, generated
+from gateway_doctor.checks.loop_watch import Leftovers, loop_stays_free
 
 _ANSWERS: Final = 5
 """Number of answers of which one must come in several outputs, and let other tasks run."""

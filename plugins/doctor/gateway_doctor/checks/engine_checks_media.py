@@ -7,10 +7,16 @@ import zlib
 from hashlib import sha256
 from typing import Final
 
-from gateway.checks.engine_probe import NotClaimed, Probe, require
-from gateway.checks.generating import Generated, generate
-from gateway.errors import GatewayError
-from gateway.protocols import CountingEngine, EngineRequest, Media, PlacedMedia, TokensPrompt
+from gateway.sdk import (
+    CountingEngine,
+    EngineRequest,
+    GatewayError,
+    Media,
+    PlacedMedia,
+    TokensPrompt,
+)
+from gateway_doctor.checks.engine_probe import NotClaimed, Probe, require
+from gateway_doctor.checks.generating import Generated, generate
 
 _SIDE: Final = 64
 _PARAM: Final = ("input", 0, "content", 0)

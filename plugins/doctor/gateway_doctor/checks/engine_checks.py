@@ -8,14 +8,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from gateway.checks import embedding_checks as embedding
-from gateway.checks import engine_checks_media as media
-from gateway.checks import engine_checks_running as running
-from gateway.checks import engine_checks_steering as steering
-from gateway.checks import scoring_checks as scoring
-from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.generating import CONSTRAINTS
-from gateway.protocols import ChatPrompt, Prompt, TokensPrompt
+from gateway.sdk import ChatPrompt, Prompt, TokensPrompt
+from gateway_doctor.checks import embedding_checks as embedding
+from gateway_doctor.checks import engine_checks_media as media
+from gateway_doctor.checks import engine_checks_running as running
+from gateway_doctor.checks import engine_checks_steering as steering
+from gateway_doctor.checks import scoring_checks as scoring
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway_doctor.checks.generating import CONSTRAINTS
 
 __all__ = ["CHECKS", "EngineCheck", "GuaranteeViolated", "NotClaimed", "Probe"]
 

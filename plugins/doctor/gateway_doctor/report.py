@@ -1,4 +1,4 @@
-"""`gateway doctor`."""
+"""The report of `gateway doctor`: a line for each check of a configuration."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.chat.tools import check_chat_tools
-from gateway.cli.common import Commands, add_config_argument, configuration
-from gateway.cli.self_test import self_test
+from gateway.cli.common import configuration
 from gateway.config import Config
-from gateway.config.hub_names import hub_name_of
 from gateway.config.tables import dotted
-from gateway.errors import ConfigurationError, GatewayError
-from gateway.hub.client import Hub
 from gateway.hub.fetching import look_up
 from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import CheckableConfig
 from gateway.runtime.access import check_access
 from gateway.runtime.stored_keys import check_holds_keys
-from gateway.server.logs import set_up_logging
+from gateway.sdk import CheckableConfig, ConfigurationError, GatewayError
+from gateway.sdk.hub import Hub, hub_name_of
 from gateway.startup.engine_choice import HUB_ENGINES
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.selection import (
@@ -59,47 +55,8 @@ class ReportLine(Struct, frozen=True):
         return f"{self.outcome:4}  {self.what}{f': {self.detail}' if self.detail else ''}"
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
-        "doctor",
-        help="check a configuration without serving it",
-        description="Check the configuration, the plugins, the models' files, the tools' settings, the store and the "
-        "port, without opening a model. With --generate, open the models instead and check by real generations that "
-        "their engines keep their contract. One line per check; the exit code is 1 if one failed.",
-    )
-    parser.add_argument(
-        "model",
-        nargs="?",
-        metavar="MODEL",
-        help="with --generate: the one model to test, as for serve (default: all of the configuration)",
-    )
-    parser.add_argument(
-        "--generate", action="store_true", help="test the engines; takes a minute or more per model"
-    )
-    parser.add_argument(
-        "--engine", metavar="NAME", help="with --generate: MODEL's engine, or only models with it"
-    )
-    add_config_argument(parser)
-    parser.set_defaults(command=examine)
-
-
-def examine(arguments: argparse.Namespace) -> int:
-    """Run the checks and print each result as it is available."""
-    set_up_logging("error")
-    if arguments.generate:
-        return self_test(arguments)
-    if arguments.model is not None or arguments.engine is not None:
-        raise ConfigurationError("MODEL and --engine go with --generate")
-    failed = False
-    for check in _checks(arguments):
-        print(check, flush=True)
-        failed = failed or check.outcome == "FAIL"
-    print("No model was opened: `gateway doctor --generate` opens them and tests their engines.")
-    return 1 if failed else 0
-
-
-def _checks(arguments: argparse.Namespace) -> Iterator[ReportLine]:
+def report_lines(arguments: argparse.Namespace) -> Iterator[ReportLine]:
+    """Check the configuration that the arguments name, and yield each result as it is available."""
     try:
         config = configuration(arguments)
     except ConfigurationError as error:

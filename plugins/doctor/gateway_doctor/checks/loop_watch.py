@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from gateway import shares
-from gateway.checks.engine_probe import GuaranteeViolated
-from gateway.tools import functions
+from gateway.sdk.processes import SHARE_THREADS
+from gateway.sdk.tools import FUNCTION_THREADS
+from gateway_doctor.checks.engine_probe import GuaranteeViolated
 
 MAX_CPU_SECONDS: Final = 2.0
 """CPU time that the loop's thread may spend before other tasks run, in seconds."""
@@ -31,7 +31,7 @@ _WAITING_METHODS: Final = frozenset({"connect", "recv", "recv_into", "send", "se
 """Of sockets that block."""
 _WAITING_FUNCTIONS: Final = frozenset({"run", "call", "check_call", "check_output"})
 """Functions of `subprocess` that wait for the process."""
-_SHARED_THREADS: Final = ("asyncio_", shares.THREADS_NAME, functions.THREADS_NAME)
+_SHARED_THREADS: Final = ("asyncio_", SHARE_THREADS, FUNCTION_THREADS)
 """How the names of threads begin that all code of a process shares: asyncio's name of those of a default executor, and those of tools
 that are functions. A pool starts its threads one by one, so a later use may add some."""
 

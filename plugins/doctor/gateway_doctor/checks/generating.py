@@ -10,7 +10,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.constraints import (
+from gateway.sdk import (
+    Capability,
+    Engine,
+    EngineOutput,
+    EngineRequest,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+)
+from gateway.sdk.constraints import (
     Const,
     Constraint,
     Grammar,
@@ -18,15 +27,6 @@ from gateway.constraints import (
     JsonSchema,
     Regex,
     Sequence,
-)
-from gateway.deltas import TextDelta
-from gateway.protocols import (
-    Capability,
-    Engine,
-    EngineOutput,
-    EngineRequest,
-    FinishReason,
-    TokenLogprob,
 )
 
 _SCHEMA: dict[str, Any] = {

@@ -9,10 +9,15 @@ from array import array
 from collections.abc import Sequence
 from operator import mul
 
-from gateway.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
-from gateway.checks.pooled_checks import adapters_are_known, after_cancelling
-from gateway.errors import InvalidRequest
-from gateway.protocols import EmbeddingEngine, EmbeddingInput, EmbeddingRequest, EmbeddingResult
+from gateway.sdk import (
+    EmbeddingEngine,
+    EmbeddingInput,
+    EmbeddingRequest,
+    EmbeddingResult,
+    InvalidRequest,
+)
+from gateway_doctor.checks.engine_probe import GuaranteeViolated, NotClaimed, Probe, require
+from gateway_doctor.checks.pooled_checks import adapters_are_known, after_cancelling
 
 TEXTS = (
     "The cat sat on the mat.",
