@@ -13,3 +13,18 @@ class UnsupportedFile(InvalidFile):
 
 def too_long(most: int) -> InvalidFile:
     return InvalidFile(f"The file's text has more than {most} characters, this server's limit.")
+
+
+class TextLimit:
+    """Counts the characters of a text while it is read. Each piece counts one more, for what separates it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._length = 0
+
+    def count(self, text: str) -> str:
+        """Return `text`. Raises `InvalidFile` beyond the limit."""
+        self._length += len(text) + 1
+        if self._length > self._most + 1:
+            raise too_long(self._most)
+        return text

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.documents.failures import InvalidFile
-from gateway.documents.office import _MAX_BYTES
+from gateway.documents.office_parts import MAX_BYTES
 from gateway.documents.reader import DocumentReader, ReadingFailure
 from gateway.documents.text import read_text
 
@@ -82,17 +82,17 @@ def test_a_bomb_is_unpacked_up_to_a_limit() -> None:
 
     def write(stream: Any) -> None:
         stream.write(f"<w:document {W}>".encode())
-        for _ in range(_MAX_BYTES // 1_048_576 + 1):
+        for _ in range(MAX_BYTES // 1_048_576 + 1):
             stream.write(b" " * 1_048_576)
 
     bomb = package({"word/document.xml": write})
     assert len(bomb) < 1_000_000
-    assert f"more than {_MAX_BYTES} bytes" in refusal(bomb)
+    assert f"more than {MAX_BYTES} bytes" in refusal(bomb)
 
 
 def test_a_lie_about_sizes_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that come out are counted, not those that the directory promises; of all parts together."""
-    monkeypatch.setattr("gateway.documents.office._MAX_BYTES", 100_000)
+    monkeypatch.setattr("gateway.documents.office_parts.MAX_BYTES", 100_000)
     space = f"<w:footnotes {W}>{' ' * 60_000}</w:footnotes>"
     twice = package(
         {"word/document.xml": space, "word/footnotes.xml": space, "word/endnotes.xml": space}

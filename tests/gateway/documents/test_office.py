@@ -38,11 +38,13 @@ def package(main: str, parts: Mapping[str, str], namespace: str = OFFICE) -> byt
     return content.getvalue()
 
 
-def word(body: str, **more: str) -> bytes:
+def word(body: str, *kinds: tuple[str, str], **more: str) -> bytes:
+    """A document with more parts, by name. `kinds` are the kinds and files of its relations."""
     parts = {f"word/{name}.xml": part for name, part in more.items()}
     return package(
         "word/document.xml",
         {
+            "word/_rels/document.xml.rels": relations(*kinds),
             "word/document.xml": f"<w:document xmlns:w='{W}' xmlns:mc='m'><w:body>{body}</w:body></w:document>",
             **parts,
         },
@@ -81,7 +83,74 @@ def test_a_word_document_is_read_as_markdown() -> None:
     ]  # fmt: skip
 
 
-def workbook(sheets: Mapping[str, str], shared: str = "", namespace: str = OFFICE) -> bytes:
+def test_headers_notes_comments_and_footers_are_read_once_each() -> None:
+    def part(name: str, *paragraphs: str) -> str:
+        return f"<w:{name} xmlns:w='{W}'>{''.join(map(paragraph, paragraphs))}</w:{name}>"
+
+    comments = (
+        f"<w:comment w:author='Ada  L.'>{paragraph('why?')}{paragraph('really')}</w:comment>"
+        f"<w:comment>{paragraph('because')}</w:comment>"
+    )
+    found = text_of(
+        word(
+            paragraph("a tower"),
+            ("header", "h1.xml"),
+            ("header", "h2.xml"),
+            ("footer", "f.xml"),
+            h1=part("hdr", "Towers Ltd", "secret"),
+            h2=part("hdr", "Towers Ltd"),
+            f=part("ftr", "Paris", "secret"),
+            footnotes=part("footnotes", "a note"),
+            comments=f"<w:comments xmlns:w='{W}'>{comments}</w:comments>",
+        )
+    )
+    assert found.split("\n") == [
+        "Towers Ltd", "secret", "a tower", "a note", "[Comment by Ada L.] why?", "really", "[Comment] because", "Paris",
+    ]  # fmt: skip
+
+
+def test_headings_and_lists_are_known_by_the_names_of_their_styles() -> None:
+    """The ids are in the language of Word."""
+    styles = (
+        "<w:style w:styleId='berschrift2'><w:name w:val='heading 2'/><w:pPr><w:numPr/></w:pPr></w:style>"
+        "<w:style w:styleId='Aufzhlungszeichen'><w:name w:val='List Bullet'/><w:pPr><w:numPr/></w:pPr></w:style>"
+    )
+    found = text_of(
+        word(
+            paragraph("Towers", "<w:pStyle w:val='berschrift2'/><w:numPr/>")
+            + paragraph("iron", "<w:pStyle w:val='Aufzhlungszeichen'/><w:numPr/>")
+            + paragraph("text", "<w:pStyle w:val='Standard'/>"),
+            ("styles", "styles.xml"),
+            styles=f"<w:styles xmlns:w='{W}'>{styles}</w:styles>",
+        )
+    )
+    assert found == "## Towers\n* iron\ntext"
+
+
+def test_text_in_changes_controls_fields_and_formulas_is_read() -> None:
+    """What python-docx leaves out: see `docs/decisions/office_readers.md`."""
+
+    def run(text: str) -> str:
+        return f"<w:r><w:t>{text}</w:t></w:r>"
+
+    body = (
+        f"<w:p><w:ins>{run('inserted ')}</w:ins><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del>"
+        f"<w:fldSimple>{run('field ')}</w:fldSimple><w:smartTag>{run('tag ')}</w:smartTag>"
+        f"<w:sdt><w:sdtContent>{run('control ')}</w:sdtContent></w:sdt><w:hyperlink>{run('link ')}</w:hyperlink>"
+        "<m:oMath xmlns:m='m'><m:r><m:t>a=b</m:t></m:r></m:oMath></w:p>"
+        f"<w:sdt><w:sdtContent><w:p>{run('a')}<w:r><w:noBreakHyphen/></w:r>{run('block')}</w:p></w:sdtContent></w:sdt>"
+    )
+    assert text_of(word(body)) == "inserted field tag control link a=b\na-block"
+
+
+def workbook(
+    sheets: Mapping[str, str],
+    shared: str = "",
+    namespace: str = OFFICE,
+    *,
+    styles: str = "",
+    properties: str = "",
+) -> bytes:
     names = "".join(
         f"<sheet name='{name}' sheetId='{n}' r:id='rId{n}'/>" for n, name in enumerate(sheets, 1)
     )
@@ -93,10 +162,14 @@ def workbook(sheets: Mapping[str, str], shared: str = "", namespace: str = OFFIC
     return package(
         "xl/workbook.xml",
         {
-            "xl/workbook.xml": f"<workbook xmlns='{X}' xmlns:r='{namespace}'><sheets>{names}</sheets></workbook>",
+            "xl/workbook.xml": f"<workbook xmlns='{X}' xmlns:r='{namespace}'>{properties}<sheets>{names}</sheets></workbook>",
             "xl/_rels/workbook.xml.rels": relations(
-                *targets, ("sharedStrings", "sharedStrings.xml"), namespace=namespace
+                *targets,
+                ("sharedStrings", "sharedStrings.xml"),
+                ("styles", "styles.xml"),
+                namespace=namespace,
             ),
+            "xl/styles.xml": f"<styleSheet xmlns='{X}'>{styles}</styleSheet>",
             "xl/sharedStrings.xml": f"<sst xmlns='{X}'>{shared}</sst>",
             **parts,
         },
@@ -118,6 +191,44 @@ def test_a_workbook_is_read_by_sheets_and_rows(namespace: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("code", "value", "text"),
+    [
+        ("General", "45429", "45429"),
+        ("yyyy\\-mm\\-dd", "45429", "2024-05-17"),
+        ("dd.mm.yyyy hh:mm", "45429.75", "2024-05-17 18:00:00"),
+        ("[$-407]d/ mmm", "1", "1900-01-01"),
+        ("yyyy", "61", "1900-03-01"),
+        ("h:mm AM/PM", "0.5", "12:00:00"),
+        ("[h]:mm", "1.25", "30:00:00"),
+        ("mm:ss.0", "0.9999999", "1900-01-01"),
+        ("0.00 &quot;days&quot;", "45429", "45429"),
+        ("[Red]0_d;yyyy", "45429", "45429"),
+        ("yyyy", "-1", "-1"),
+        ("yyyy", "1e300", "1e300"),
+        ("yyyy", "nan", "nan"),
+        ("yyyy", "soon", "soon"),
+    ],
+)
+def test_numbers_in_formats_of_dates_are_dates(code: str, value: str, text: str) -> None:
+    styles = (
+        f"<numFmts><numFmt numFmtId='164' formatCode='{code}'/></numFmts>"
+        "<cellStyleXfs><xf numFmtId='14'/></cellStyleXfs><cellXfs><xf numFmtId='0'/><xf numFmtId='164'/></cellXfs>"
+    )
+    rows = f"<row><c s='0'><v>45429</v></c><c s='1' r='B1'><v>{value}</v></c><c s='9' r='C1'><v>7</v></c></row>"
+    found = text_of(workbook({"Days": rows}, styles=styles))
+    assert found.split("\n")[1] == f"45429 | {text} | 7"
+
+
+def test_days_can_be_counted_from_1904() -> None:
+    styles = "<cellXfs><xf numFmtId='14'/></cellXfs>"
+    rows = "<row><c s='0'><v>0.5</v></c><c s='0' r='B1'><v>43967</v></c></row>"
+    found = text_of(
+        workbook({"Days": rows}, styles=styles, properties="<workbookPr date1904='1'/>")
+    )
+    assert found.split("\n")[1] == "12:00:00 | 2024-05-17"
+
+
 def test_slides_are_read_in_their_order_and_once() -> None:
     def slide(text: str) -> str:
         return f"<p:sld xmlns:p='{P}' xmlns:a='{A}'><p:sp><a:p><a:r><a:t>{text}</a:t></a:r><a:br/><a:r><a:t>more</a:t></a:r></a:p></p:sp></p:sld>"
@@ -133,10 +244,16 @@ def test_slides_are_read_in_their_order_and_once() -> None:
                 ),
                 "ppt/slides/slide1.xml": slide("tower"),
                 "ppt/slides/slide2.xml": slide("bridge"),
+                "ppt/slides/_rels/slide2.xml.rels": relations(("notesSlide", "../notesSlides/notes1.xml")),
+                "ppt/notesSlides/notes1.xml": slide(
+                    "say this</a:t></a:r><a:fld type='slidenum'><a:r><a:t>1</a:t></a:r></a:fld><a:r><a:t>"
+                ),
+                "ppt/slides/_rels/slide1.xml.rels": relations(("notesSlide", "../notesSlides/notes2.xml")),
+                "ppt/notesSlides/notes2.xml": f"<p:notes xmlns:p='{P}' xmlns:a='{A}'><a:p/></p:notes>",
             },
         )
     )  # fmt: skip
-    assert found == "# Slide 1\nbridge\nmore\n\n# Slide 2\ntower\nmore"
+    assert found == "# Slide 1\nbridge\nmore\nNotes:\nsay this\nmore\n\n# Slide 2\ntower\nmore"
 
 
 def archive_of(name: str, content: str = "x") -> bytes:
