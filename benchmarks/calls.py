@@ -25,7 +25,7 @@ import uvloop
 from benchmarks import null_engine
 from benchmarks.load import DONE, http_request
 from benchmarks.run import ROOT
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 Entry: TypeAlias = tuple[str, str]
 """File and function of a frame."""

@@ -30,9 +30,9 @@ from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
-from gateway.testing.free_ports import free_port
 from gateway.wire.event_frames import sse_frame
 from gateway.wire.events import OutputTextDelta
+from gateway_testing.free_ports import free_port
 
 INTERVAL = 0.05
 TOKENIZER = ROOT / "tests" / "models" / "tiny-qwen3"

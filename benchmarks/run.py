@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarks.load import Result
 from benchmarks.processes import wait_until_open
-from gateway.testing.free_ports import free_port
+from gateway_testing.free_ports import free_port
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("floor", "litestar")

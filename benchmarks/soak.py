@@ -24,8 +24,8 @@ from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.server.logs import set_up_logging
 from gateway.server.server import run
-from gateway.testing.free_ports import free_port
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.free_ports import free_port
+from gateway_testing.redis_process import RedisProcess
 
 KEPT = 2000
 CLIENTS = 16

@@ -122,7 +122,7 @@ class _NoRegistry:
     def _refuse(self, kind: str, name: str) -> NoReturn:
         raise ConfigurationError(
             f"the context of this model has no registry in which to find the {kind} {name!r}; a test makes one with "
-            "gateway.testing.PluginRegistry(load_plugins())."
+            "gateway_testing.PluginRegistry(load_plugins())."
         )
 
 
@@ -273,7 +273,7 @@ def gateway_register_engines(register: Register[OpenEngine]) -> None:
     """Register engines: `make(config, context)` is an async context manager that yields an `Engine`.
 
     Called once, at start-up. A model in `gateway.toml` chooses an engine by `engine = "<name>"`; its table
-    `[models.<model>.<name>]` is the config. Test yours with `gateway.testing.EngineContract`.
+    `[models.<model>.<name>]` is the config. Test yours with `gateway_testing.EngineContract`.
     """
 
 
@@ -282,7 +282,7 @@ def gateway_register_renderers(register: Register[MakeRenderer]) -> None:
     """Register prompt renderers: `make(config, context)` returns a `PromptRenderer` for one model.
 
     Called once, at start-up. A model chooses one by `renderer = "<name>"`, or a model profile does. Test yours with
-    `gateway.testing.RendererContract`.
+    `gateway_testing.RendererContract`.
     """
 
 
@@ -291,7 +291,7 @@ def gateway_register_parsers(register: Register[MakeFormat]) -> None:
     """Register output formats: `make(config, context)` returns an `OutputFormat` for one model.
 
     Called once, at start-up. A model chooses one by `parser = "<name>"`, or a model profile does. Test yours with
-    `gateway.testing.OutputParserContract`.
+    `gateway_testing.OutputParserContract`.
     """
 
 
@@ -301,7 +301,7 @@ def gateway_register_tools(register: Register[OpenTool]) -> None:
 
     Called once, at start-up. A table `[tools.<name>]` in `gateway.toml` selects it, and is its config. If it has the
     method `use` (`gateway.protocols.ServicesUser`), that is called with the gateway's services, such as the `Embedder`
-    of a configured model, once everything is open. Test yours with `gateway.testing.ToolServerContract`.
+    of a configured model, once everything is open. Test yours with `gateway_testing.ToolServerContract`.
     """
 
 
@@ -310,7 +310,7 @@ def gateway_register_stores(register: Register[OpenStore]) -> None:
     """Register stores: `make(config)` is an async context manager that yields a `ResponseStore`.
 
     Called once, at start-up. `store = "<name>"` under `[server]` chooses one; `[stores.<name>]` is its config. Test
-    yours with `gateway.testing.ResponseStoreContract`.
+    yours with `gateway_testing.ResponseStoreContract`.
     """
 
 
@@ -323,7 +323,7 @@ def gateway_register_apis(register: Register[OpenApiPlugin]) -> None:
     translates its requests into `GenerationRequest`s, and writes its answers from a parser's deltas with an
     `AnswerWriter`. If `apis` is not set, an API is served if it has a table, or the name of a selected tool, of a resource that
     such a tool needs, or of a resource that has a table. An API with the method `use` receives the gateway's services, as tools do.
-    Test yours with `gateway.testing.ApiContract`.
+    Test yours with `gateway_testing.ApiContract`.
     """
 
 
@@ -348,7 +348,7 @@ def gateway_register_policies(register: Register[OpenPolicy]) -> None:
     Called once, at start-up. A table `[policies.<name>]` in `gateway.toml` selects it, and is its config. Policies are
     applied in the order of their tables, each to what the one before has returned. If a policy has the method `use`
     (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do. Test yours with
-    `gateway.testing.PolicyContract`.
+    `gateway_testing.PolicyContract`.
     """
 
 
@@ -360,7 +360,7 @@ def gateway_register_routers(register: Register[OpenRouter]) -> None:
     Called once, at start-up. A table `[routers.<name>]` in `gateway.toml` selects it, and is its config. Routers are
     asked in the order of their tables, before the routes of the configuration. If a router has the method `use`
     (`gateway.protocols.ServicesUser`), it receives the gateway's services, as tools do. Test yours with
-    `gateway.testing.RouterContract`.
+    `gateway_testing.RouterContract`.
     """
 
 
@@ -371,7 +371,7 @@ def gateway_register_authenticators(register: Register[OpenAuthenticator]) -> No
 
     Called once, at start-up. A table `[authenticators.<name>]` in `gateway.toml` selects it, and is its config.
     Authenticators are asked in the order of their tables, and the API keys of the configuration last. With any of them, no
-    request is anonymous. Test yours with `gateway.testing.RequestAuthenticatorContract`.
+    request is anonymous. Test yours with `gateway_testing.RequestAuthenticatorContract`.
     """
 
 

@@ -66,8 +66,8 @@ _FORMATS: Final = "litegate-parsers"
 _HOOKS: Final = {"litegate-otel": "otel"}
 """Packages that offer nothing by name, with the names of their plugins: they run if they are installed."""
 
-WITHOUT_PLUGIN: Final = ("litegate-sql",)
-"""Packages that register no plugin: other packages of the project depend on them."""
+WITHOUT_PLUGIN: Final = ("litegate-sql", "litegate-testing")
+"""Packages that register no plugin: the base of several stores, and the contract kits."""
 
 PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS, *WITHOUT_PLUGIN}))
 """The names of this project's packages other than the core."""

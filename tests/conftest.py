@@ -29,10 +29,10 @@ import websockets.asyncio.client
 import websockets.sync.client
 from hypothesis import HealthCheck, Phase, settings
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.hub_server import HubServer, run_hub
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import NoRedis, RedisProcess
+from gateway_testing.free_ports import free_port
+from gateway_testing.hub_server import HubServer, run_hub
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.redis_process import NoRedis, RedisProcess
 
 # How long an example takes says how busy the machine is. In CI the examples are the same in each run.
 settings.register_profile(

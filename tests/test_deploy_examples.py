@@ -23,7 +23,7 @@ from gateway.plugins import load_plugins
 from gateway.runtime.access import check_access
 from gateway.server.workers import END_SECONDS
 from gateway.startup.selection import select
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "examples" / "deploy"

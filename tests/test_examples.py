@@ -91,7 +91,7 @@ def test_a_client_script_runs_against_the_embedded_default(
 @pytest.fixture(scope="module")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What `gateway serve` serves without a word of configuration."""
-    from gateway.testing.server import run_gateway
+    from gateway_testing.server import run_gateway
 
     with run_gateway({}, tmp_path_factory.mktemp("embedded")) as gateway:
         yield gateway

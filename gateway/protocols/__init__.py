@@ -1,7 +1,7 @@
 """The contracts between the gateway and its plugins.
 
 All protocols are structural: a plugin's class implements one without importing it. The contract kits in
-`gateway.testing` check what types cannot express. Times are in seconds and lengths in tokens unless stated otherwise.
+`gateway_testing` check what types cannot express. Times are in seconds and lengths in tokens unless stated otherwise.
 """
 
 from gateway.protocols.api import (

@@ -1,6 +1,6 @@
 """The API for plugins: hooks, protocols, errors and deltas. The modules of this package contain more specialized parts.
 
-A plugin imports from `gateway.sdk` and, in its tests, from `gateway.testing`. Everything else may change in any
+A plugin imports from `gateway.sdk` and, in its tests, from `gateway_testing`. Everything else may change in any
 release.
 """
 

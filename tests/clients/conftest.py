@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 HERE = Path(__file__).parent

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 MCP_SERVER = Path(__file__).parent.parent / "plugins" / "mcp" / "mcp_example_server.py"

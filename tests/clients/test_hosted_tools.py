@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 pytest.importorskip("gateway_browser", reason="the plugin browser is not installed")
 pytest.importorskip("gateway_python", reason="the plugin python is not installed")

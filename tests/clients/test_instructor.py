@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.clients.examples import Person
 
 instructor = pytest.importorskip(

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.clients.examples import Person
 
 langchain_openai = pytest.importorskip(

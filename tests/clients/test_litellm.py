@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.clients.examples import Person
 
 # What LiteLLM warns of is its own: deprecated imports, models of one SDK dumped through another's, forgotten connections.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 
 HERE = Path(__file__).parent
 ADA = {"name": "Ada", "age": 36}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 
 SCRIPT = Path(__file__).parent / "openai_sdk.mjs"
 ADA = {"name": "Ada", "age": 36}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.clients.examples import WEATHER, Person
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 
 ASKED = {"role": "user", "content": "and once more"}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}

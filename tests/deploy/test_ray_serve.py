@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -43,8 +43,8 @@ SLOW = (
 @pytest.fixture(scope="module")
 def deploy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], str]]:
     """Runs the example's own application with so many replicas, and gives its address."""
-    from gateway.testing.free_ports import free_port
-    from gateway.testing.redis_process import RedisProcess
+    from gateway_testing.free_ports import free_port
+    from gateway_testing.redis_process import RedisProcess
 
     patch = pytest.MonkeyPatch()
     redis = RedisProcess(tmp_path_factory.mktemp("redis"))

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from openai import AuthenticationError, OpenAI
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.free_ports import free_port
+from gateway_testing.redis_process import RedisProcess
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples" / "deploy" / "compose" / "llama-server.toml"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.new import skeleton
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first_plugin.md").read_text(encoding="utf-8")
 

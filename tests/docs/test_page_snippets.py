@@ -32,7 +32,7 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.testing.free_ports import free_port
+from gateway_testing.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RUN_ELSEWHERE = {

@@ -18,9 +18,9 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.free_ports import free_port
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.redis_process import RedisProcess
 from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parent / "scenario.json"

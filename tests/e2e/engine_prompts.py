@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.protocols import TokensPrompt
-from gateway.testing.server import RunningGateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway
 
 
 def prompts(gateway: RunningGateway, model: str) -> list[str]:

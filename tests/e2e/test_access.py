@@ -10,7 +10,7 @@ import pytest
 from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
 
 from gateway.runtime.access import hash_key
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 
 KEYS = "\n".join(
     f'[[server.api_keys]]\nname = "{name}"\nsha256 = "{hash_key(name + "-key")}"'

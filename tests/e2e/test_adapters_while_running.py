@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 SLOW = [{"when": "slowly", "pieces": [{"text": "tick "}], "repeat": 100, "delay_ms": 5}]

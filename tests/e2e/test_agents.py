@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from websockets.sync.client import connect
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.called_names import called_names
 from gateway.tools.client_functions import client_functions
 from gateway.wire.tools import NamespaceTool
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 FAMILIES = ("qwen3", "harmony", "mistral", "kimi_k2", "deepseek_v3", "qwen3_coder", "llama3_json")
 NAMES = {

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import run_gateway
 
 RULES = [
     {"when": "slow", "delay_ms": 20, "pieces": [{"text": f"word{n} "} for n in range(8)]},

@@ -22,8 +22,8 @@ from gateway.config import ServerConfig
 from gateway.errors import ConfigurationError
 from gateway.protocols import Credentials, Principal, RequestAuthenticator
 from gateway.runtime.access import check_access, hash_key
-from gateway.testing import RequestAuthenticatorContract
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing import RequestAuthenticatorContract
+from gateway_testing.server import RunningGateway, run_gateway
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 SECRET = "between the services"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.waiting import wait_until
 
 SLOW = {"model": "scripted", "input": "go slowly", "background": True, "max_output_tokens": 60}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.grammar import fold
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.e2e.test_unknown_tools import FUNCTION, Plugin
 
 FORMATS = (

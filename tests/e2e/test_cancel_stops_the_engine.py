@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
 from tests.e2e.conftest import LiveStream
 
 pytestmark = pytest.mark.slow

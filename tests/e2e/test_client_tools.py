@@ -12,8 +12,8 @@ from openai.types.responses import Response as SdkResponse
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 MODELS = ("qwen3", "harmony", "deepseek_v3", "qwen3_coder")

@@ -11,7 +11,7 @@ from cryptography.fernet import Fernet
 from openai import BadRequestError
 from openai.types.responses import ResponseUsage
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [
     {"when": "Write nothing but the summary", "pieces": [{"reasoning": "Hm."}, {"text": "The user is called Ada."}]},

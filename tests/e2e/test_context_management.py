@@ -13,9 +13,9 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from gateway import hookimpl
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.e2e.engine_prompts import prompts
 from tests.waiting import wait_until
 

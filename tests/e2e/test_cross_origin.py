@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gateway.runtime.access import hash_key
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 GOOD, EVIL = "https://good.example", "https://evil.example"
 ASKED = {

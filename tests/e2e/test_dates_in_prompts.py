@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
-from gateway.testing.store_records import record
+from gateway_testing.server import RunningGateway, run_gateway
+from gateway_testing.store_records import record
 from tests.e2e.engine_prompts import prompts
 from tests.waiting import wait_until
 

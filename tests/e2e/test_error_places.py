@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.testing.server import run_gateway
 from gateway.wire.chat import ChatRequest
 from gateway.wire.completions import CompletionRequest
 from gateway.wire.embeddings import EmbeddingsRequest
 from gateway.wire.request import ResponseRequest
 from gateway_messages.request import MessagesRequest
+from gateway_testing.server import run_gateway
 from tests.e2e.json_places import places
 
 CONFIG: dict[str, Any] = {

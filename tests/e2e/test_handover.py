@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e import test_reruns
 from tests.e2e.test_reruns import config as config  # a fixture
 from tests.e2e.test_reruns import ended, post, said, until_output, until_running, with_other_words

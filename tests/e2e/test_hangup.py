@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e.conftest import LiveStream, Server
 
 pytestmark = [

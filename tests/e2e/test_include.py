@@ -25,8 +25,8 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items
+from gateway_testing.server import RunningGateway, run_gateway
 
 SOURCES = [{"type": "url", "url": "https://a.test/"}]
 RESULTS = [

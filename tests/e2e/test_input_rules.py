@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 USER = {"role": "user", "content": "hello"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from gateway.protocols import EngineOutput
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_parsers.kit.machine import Machine
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [{"when": "", "repeat": 50, "pieces": [{"raw": "some words and 词 <b> "}]}]
 

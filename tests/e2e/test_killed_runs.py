@@ -17,7 +17,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e.conftest import LiveStream, running_requests
 from tests.waiting import wait_until
 

@@ -15,8 +15,8 @@ import pytest
 
 from gateway.protocols import Capability, EngineOutput, EngineRequest
 from gateway.sdk import hookimpl
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import Rule, Scenario, ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 SENT = {"do_remote_prefill": True, "remote_host": "prefill-1"}
 BODIES: dict[str, dict[str, Any]] = {

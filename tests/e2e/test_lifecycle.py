@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e.conftest import LiveStream, Server
 from tests.waiting import wait_until
 

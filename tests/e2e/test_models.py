@@ -11,8 +11,8 @@ import pytest
 from openai import OpenAI
 
 from gateway.errors import EngineUnavailable
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 CONFIG = """
 [models.one]

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 
 def config(folder: Path, **broken: Any) -> dict[str, Any]:

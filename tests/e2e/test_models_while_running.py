@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 SLOW = [{"when": "slowly", "pieces": [{"text": "tick "}], "repeat": 300, "delay_ms": 8}]

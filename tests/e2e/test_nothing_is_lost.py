@@ -13,10 +13,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from gateway.testing.grammar import parse_sse
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import parse_sse
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.e2e.engine_prompts import prompts
 from tests.e2e.random_items import PNG, Marks, marks_of, messages, turns
 

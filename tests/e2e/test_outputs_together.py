@@ -13,9 +13,9 @@ import pytest
 
 from gateway import hookimpl
 from gateway.runtime.services import Run
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.response import Response
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 SAME = ("status", "output", "usage", "error", "incomplete_details")

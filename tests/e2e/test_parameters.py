@@ -18,13 +18,13 @@ import pytest
 
 from gateway.protocols import Capability
 from gateway.sdk import hookimpl
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.chat import ChatRequest
 from gateway.wire.completions import CompletionRequest
 from gateway.wire.foreign_parameters import FOREIGN
 from gateway.wire.request import ResponseRequest
 from gateway_messages.request import MessagesRequest
 from gateway_scripted import Rule, Scenario, ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 ROOT = Path(__file__).parents[2]
 TABLE: dict[str, dict[str, Any]] = tomllib.loads(

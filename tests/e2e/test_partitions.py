@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import redis_server
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.redis_process import redis_server
 from tests.e2e.virtual_network import Network, Node, missing
 
 pytestmark = pytest.mark.slow

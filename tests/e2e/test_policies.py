@@ -18,11 +18,11 @@ from gateway.deltas import Delta, TextDelta
 from gateway.hookspecs import OpenPolicy, Register
 from gateway.protocols import Ending, NoConfig, PolicyRefusal, PolicyRequest
 from gateway.sdk.policies import texts_of
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 from tests.e2e.engine_prompts import prompts
 
 CARD = "4111 1111 1111 1111"

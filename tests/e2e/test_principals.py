@@ -14,8 +14,8 @@ from openai import OpenAI, RateLimitError
 from websockets.sync.client import connect
 
 from gateway.runtime.access import hash_key
-from gateway.testing.grammar import parse_sse
-from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from gateway_testing.grammar import parse_sse
+from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until
 
 SCENARIO = str(Path(__file__).with_name("scenario.json"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

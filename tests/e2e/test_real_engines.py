@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 from pydantic import BaseModel
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.waiting import wait_until
 
 SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"

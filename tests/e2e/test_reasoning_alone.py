@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 RULES = [{"when": "think", "pieces": [{"reasoning": "It may be so."}]}]

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e.conftest import running_requests
 from tests.waiting import wait_until
 

@@ -19,9 +19,9 @@ from gateway.config import load_config
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import OpenRouter, Register
 from gateway.protocols import RoutingRequest
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 
 FAILS = [
     {"when": "fail", "pieces": [], "finish": "error"},

@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import ResponseFunctionToolCall
 from pydantic import BaseModel
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.e2e.conftest import running_requests
 from tests.full_queue import leave_after_refusals
 from tests.waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 from cryptography.fernet import Fernet
 from openai import BadRequestError
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 KEYS = {"old": [OLD], "rotated": [NEW, OLD], "preparing": [OLD, NEW], "retired": [NEW]}

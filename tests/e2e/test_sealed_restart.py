@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 RULES = [{"when": "replaced by a summary", "pieces": [{"text": "They spoke of foxes."}]}]
 

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from gateway import hookimpl
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [
     {"when": "look", "pieces": [{"reasoning": "Hm."}, {"call": {"name": "probe", "arguments": {}}}]},

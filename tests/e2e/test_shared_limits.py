@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from gateway.runtime.access import hash_key
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 BODY = {"model": "m", "prompt": "hi", "max_tokens": 5}

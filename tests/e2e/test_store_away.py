@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.free_ports import free_port
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.redis_process import RedisProcess
 from tests.waiting import wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

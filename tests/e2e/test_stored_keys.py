@@ -14,8 +14,8 @@ import pytest
 
 from gateway.cli import main
 from gateway.errors import ConfigurationError
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until
 
 

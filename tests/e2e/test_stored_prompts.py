@@ -14,8 +14,8 @@ import pytest
 from gateway.config import load_config
 from gateway.errors import ConfigurationError
 from gateway.protocols import TokensPrompt
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [
     {"when": "Write nothing but the summary", "pieces": [{"text": "Short."}]},

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai.types.responses import input_token_count_params
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 USER = {"role": "user", "content": "x"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}

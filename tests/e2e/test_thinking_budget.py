@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 THOUGHT = " ".join(["one two three four five six seven eight nine ten"] * 6)
 FORMATS = {"qwen3": "</think>", "harmony": "<|channel|>final<|message|>"}

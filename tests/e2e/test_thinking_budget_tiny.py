@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 pytest.importorskip("xllamacpp", reason="the engine llamacpp is not installed")
 

@@ -11,7 +11,7 @@ import openai
 import pydantic
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 ROOT = Path(__file__).parents[2]
 THREAD = ROOT / "plugins/console/gateway_console/static/thread.js"

@@ -13,8 +13,8 @@ import pytest
 
 from gateway import hookimpl
 from gateway.hookspecs import OpenTool, Register
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
+from gateway_testing.server import RunningGateway, run_gateway
 
 MCP_SERVER = Path(__file__).parents[1] / "plugins" / "mcp" / "mcp_example_server.py"
 SUMS: Any = [{"type": "mcp", "server_label": "sums"}]

@@ -24,8 +24,8 @@ from gateway.config import Config, ServerConfig
 from gateway.errors import ConfigurationError
 from gateway.server.event_loop import new_event_loop
 from gateway.server.listening import bound, check_address, listen
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs Unix sockets")

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.protocols import ServerTool, SessionContext, ToolCall, ToolDefinition, ToolResult
 from gateway.sdk import ToolServer, hookimpl
-from gateway.testing.grammar import fold
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 RULES = [

@@ -16,7 +16,7 @@ from gateway import hookimpl
 from gateway.cli import main
 from gateway.protocols import AnswerUsage
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 DAY = 86_400
 
@@ -255,7 +255,7 @@ def test_the_command_shows_it(
 
 
 def test_what_was_used_outlives_the_process_in_redis(tmp_path: Path) -> None:
-    from gateway.testing.redis_process import RedisProcess
+    from gateway_testing.redis_process import RedisProcess
 
     redis = RedisProcess(tmp_path)
     config = {

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from gateway.runtime.access import hash_key
-from gateway.testing.grammar import fold
+from gateway_testing.grammar import fold
 from tests.e2e.conftest import running_requests
 from tests.waiting import wait_until
 

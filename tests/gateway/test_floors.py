@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FLOORS = (
-    ("cli", "__main__", "testing"),
+    ("cli", "__main__"),
     ("conform",),
     ("server",),
     ("app",),
@@ -53,7 +53,7 @@ FLOORS = (
 )
 """From the top to the ground. A package imports from lower floors only; `sdk` is imported by plugins alone."""
 FLOOR = {name: floor for floor, names in enumerate(reversed(FLOORS)) for name in names}
-ALLOWED_BESIDE = {("__main__", "cli"), ("testing", "cli")}
+ALLOWED_BESIDE = {("__main__", "cli")}
 MODULES = sorted((ROOT / "gateway").rglob("*.py"))
 DOCTOR_IMPORTS = frozenset(
     f"gateway.{name}"
@@ -69,8 +69,11 @@ PLUGINS = sorted(
     file
     for parts in ("plugins/*/gateway_*", "backends/*/gateway_*", "examples/plugins/*/gateway_*")
     for folder in ROOT.glob(parts)
+    if folder.name != "gateway_testing"
     for file in ([folder] if folder.is_file() else folder.rglob("*.py"))
 )
+KITS = sorted((ROOT / "plugins" / "testing").rglob("*.py"))
+"""The contract kits and the servers for tests stand above all floors."""
 
 
 @cache
@@ -188,14 +191,14 @@ def test_the_sdk_is_for_plugins_alone() -> None:
     users = [
         str(file.relative_to(ROOT))
         for file in MODULES
-        if own_package(file) not in ("sdk", "testing", "cli")
+        if own_package(file) not in ("sdk", "cli")
         if any(module.startswith("gateway.sdk") for module in imports(file))
     ]
     assert not users
 
 
 def test_plugins_import_the_sdk_only() -> None:
-    """Their tests may import `gateway.testing` too. A running gateway never does."""
+    """Their tests may import `gateway_testing` too. A running gateway never does."""
     assert len(PLUGINS) > 200
     wrong = [
         f"{file.relative_to(ROOT)} imports {module}"
@@ -221,16 +224,13 @@ def test_the_doctor_imports_all_that_it_may() -> None:
     assert found == DOCTOR_IMPORTS
 
 
-@pytest.mark.parametrize("name", sorted({own_package(file) for file in MODULES} - {"testing"}))
-def test_the_running_gateway_does_not_import_the_kits(name: str) -> None:
-    wrong = [
-        f"{file.relative_to(ROOT)} imports {module}"
-        for file in MODULES
-        if own_package(file) == name
-        for module in imports(file)
-        if package(module) == "testing"
+def test_the_running_gateway_does_not_import_the_kits() -> None:
+    assert not [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in (*MODULES, *PLUGINS)
+        for name in imported_names(file, module_name(file))
+        if name.split(".")[0] == "gateway_testing"
     ]
-    assert not wrong
 
 
 CORE_MODULES = frozenset(map(module_name, MODULES))
@@ -267,7 +267,7 @@ def test_a_module_that_is_named_in_a_string_is_on_no_higher_floor() -> None:
     found = [
         (module_name(file), named)
         for file in MODULES
-        if own_package(file) not in ("sdk", "testing")
+        if own_package(file) != "sdk"
         for named in named_modules(file)
     ]
     assert set(found) >= NAMED_ABOVE
@@ -316,8 +316,8 @@ def circle_of(graph: Mapping[str, set[str]]) -> str:
 
 def test_no_file_imports_itself_through_others() -> None:
     """Neither when it is imported, nor later in a function, nor for its types."""
-    files = {module_name(file): file for file in (*MODULES, *PLUGINS)}
-    assert len(files) == len(MODULES) + len(PLUGINS)
+    files = {module_name(file): file for file in (*MODULES, *PLUGINS, *KITS)}
+    assert len(files) == len(MODULES) + len(PLUGINS) + len(KITS)
     graph = import_graph(files)
     assert sum(map(len, graph.values())) > 3 * len(files), "imports are found"
     assert not circle_of(graph)

@@ -78,6 +78,7 @@ def test_the_extras_are_made_of_packages_of_the_project() -> None:
         for extra in ("local", "vllm", "redis", "tools", "all")
     }
     assert ours["all"] == set(packages.PACKAGES) - set(packages.WITHOUT_PLUGIN)
+    assert members("testing") == {"litegate-testing"}
     assert ours["local"] | ours["vllm"] | ours["redis"] | ours["tools"] < ours["all"]
     assert ours["local"] == packages.LOCAL
     assert "litegate-vllm" in ours["vllm"]

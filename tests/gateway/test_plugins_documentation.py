@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-import gateway.testing
+import gateway_testing
 from gateway import hookspecs, sdk
 from gateway.config import ModelConfig
 from gateway.deltas import TextDelta
@@ -37,11 +37,11 @@ from gateway.protocols import (
 from gateway.runtime.content_policy import content_policy
 from gateway.startup.model_opening import open_model
 from gateway.startup.model_plan import resolve_model
-from gateway.testing.pytest_plugin import StartGateway
 from gateway.wire.chat import ChatCompletion, CompletionUsage
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.response import Response
+from gateway_testing.pytest_plugin import StartGateway
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ def test_the_manual_names_no_hook_that_does_not_exist() -> None:
 
 
 def test_the_kits_that_the_manual_names_exist() -> None:
-    assert set(re.findall(r"`(\w+Contract)`", MANUAL)) <= set(gateway.testing.__all__)
+    assert set(re.findall(r"`(\w+Contract)`", MANUAL)) <= set(gateway_testing.__all__)
 
 
 def test_every_example_registers(plugins: PluginSet) -> None:

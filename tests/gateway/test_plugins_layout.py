@@ -17,7 +17,7 @@ PLUGINS = sorted(
     for path in ROOT.glob("*/*/pyproject.toml")
     if path.parts[-3] in {"plugins", "backends"}
 )
-WITHOUT_PLUGIN = {"sql"}
+WITHOUT_PLUGIN = {"sql", "testing"}
 """Folders of packages that register no plugin."""
 CORE = sorted((ROOT / "gateway").rglob("*.py"))
 
@@ -33,24 +33,19 @@ def imported(file: Path) -> set[str]:
 
 
 def test_the_core_imports_no_plugin() -> None:
-    """But the kits make tests of the checks of `gateway doctor`."""
     found = {
         f"{file.relative_to(ROOT)}: {name}"
         for file in CORE
         for name in imported(file)
         if name.startswith(("gateway_", "plugins", "backends"))
-        if not (
-            file.is_relative_to(ROOT / "gateway/testing") and name.startswith("gateway_doctor.")
-        )
     }
     assert len(CORE) > 20
     assert not found
 
 
 def test_only_the_loader_reads_entry_points() -> None:
-    """And the check of an installed plugin, which looks for it as the loader does."""
     readers = {file.name for file in CORE if "entry_points(" in file.read_text(encoding="utf-8")}
-    assert readers == {"plugins.py", "plugin_check.py"}
+    assert readers == {"plugins.py"}
 
 
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
@@ -92,9 +87,9 @@ def named_in(requirements: str) -> set[str]:
 
 
 def test_every_plugin_is_in_requirements_txt() -> None:
-    """Optional ones are in that of the developers."""
+    """Those that are optional, or for tests, are in requirements-dev.txt."""
     optional = named_in("requirements-dev.txt")
-    assert optional == {"plugins/otel"}
+    assert optional == {"plugins/otel", "plugins/testing"}
     every = {".", *(str(folder.relative_to(ROOT)) for folder in PLUGINS)}
     assert named_in("requirements.txt") == every - optional
 

@@ -17,7 +17,7 @@ from gateway.hookspecs import OpenApiPlugin, OpenResource, OpenTool, Register
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import NoConfig, Reply, ServerTool, ToolCall, ToolResult, ToolServer
 from gateway.startup.selection import resolve_apis, resolve_resources
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 
 class PoolConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import pytest
 from gateway import hookimpl
 from gateway.hookspecs import EngineContext, OpenEngine, Register
 from gateway.protocols import Engine, EngineOutput, EngineRequest, NoConfig, TokensPrompt
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 TEMPLATE = Path(__file__).parents[1] / "models" / "tiny-qwen3" / "chat_template.jinja"
 CHUNKS = (None, 1, 7)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.redis_process import RedisProcess
 from tests.waiting import wait_until
 
 StartRedis = Callable[..., RedisProcess]

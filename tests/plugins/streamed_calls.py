@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway
 
 
 def streamed(

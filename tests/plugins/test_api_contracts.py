@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing import ApiContract
+from gateway_testing import ApiContract
 
 
 class TestPrompts(ApiContract):

@@ -14,17 +14,6 @@ import pytest
 
 from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
 from gateway.responses.appending import add_items
-from gateway.testing import (
-    LimitCountersContract,
-    ResponseStoreContract,
-    UsageCountersContract,
-    check_plugin,
-)
-from gateway.testing.closing_contract import Reopen
-from gateway.testing.store_completion_contract import completion
-from gateway.testing.store_lasting_contract import LastingContract
-from gateway.testing.store_part_contract import image_url, seeing
-from gateway.testing.store_records import message, record
 from gateway.wire.items import Message
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory
@@ -32,6 +21,17 @@ from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
 from gateway_sql import Statement
 from gateway_sqlite import SqliteConfig, open_sqlite
+from gateway_testing import (
+    LimitCountersContract,
+    ResponseStoreContract,
+    UsageCountersContract,
+    check_plugin,
+)
+from gateway_testing.closing_contract import Reopen
+from gateway_testing.store_completion_contract import completion
+from gateway_testing.store_lasting_contract import LastingContract
+from gateway_testing.store_part_contract import image_url, seeing
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.server import to_toml
+from gateway_testing.free_ports import free_port
+from gateway_testing.server import to_toml
 from tests.waiting import wait_until
 
 

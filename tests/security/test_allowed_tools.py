@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 
-from gateway.testing.server import run_gateway
 from gateway.wire.field_errors import MAX_TOOLS
+from gateway_testing.server import run_gateway
 
 
 def test_allowed_tools_are_counted(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from gateway.protocols import (
     TokensPrompt,
     TopLogprob,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted.tokenizer import ScriptedTokenizer
+from gateway_testing.server import RunningGateway, run_gateway
 
 OWN = tuple(str(Path(__file__).parents[2] / folder) for folder in ("gateway/", "plugins/"))
 MANY = 40_000

@@ -20,9 +20,9 @@ import httpx
 import pytest
 
 from gateway.runtime.access import hash_key
-from gateway.testing.free_ports import free_port
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import run_gateway
+from gateway_testing.free_ports import free_port
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import run_gateway
 from tests.security.replica_processes import replica
 from tests.waiting import wait_until
 

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.beam_engine import TableEngine, TablePlugin
 from tests.waiting import wait_until
 

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
 from gateway.wire import decoding
+from gateway_testing.server import run_gateway
 
 PLUGINS = ("gateway_file_search", "gateway_files", "gateway_batches", "gateway_prompts", "gateway_container", "gateway_messages")  # fmt: skip
 CONFIG: dict[str, Any] = {

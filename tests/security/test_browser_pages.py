@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from gateway.config import load_config
 from gateway.errors import ConfigurationError
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 OWN, EVIL = "https://own.example", "https://evil.example"
 BODY = {"model": "m", "input": "hello"}

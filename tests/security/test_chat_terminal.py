@@ -22,7 +22,7 @@ from gateway.cli import main
 from gateway.cli.chat import client
 from gateway.cli.chat.screen import Screen
 from gateway.cli.chat.text import one_line, visible
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\x7fe\u202ef\rg\x08h\u2066i\x00"
 """Sets the window's title, clears it, and turns text around."""

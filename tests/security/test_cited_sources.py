@@ -9,10 +9,10 @@ import pytest
 
 from gateway.deltas import CitationEnded, CitedSource
 from gateway.protocols import ParserContext, Turn
-from gateway.testing.reading import feed
 from gateway.wire import items
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_parsers.kit.citations import NumberedSources
+from gateway_testing.reading import feed
 
 
 def sources(tag: str, **turn: Any) -> list[CitedSource]:

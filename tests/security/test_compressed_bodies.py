@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest, PayloadTooLarge
 from gateway.routes.compressed import MAX_PARTS, decompressed
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 LIMIT = 300_000
 PACK: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}

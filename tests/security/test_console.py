@@ -14,9 +14,9 @@ from gateway.errors import ConfigurationError, GatewayError, NotFound
 from gateway.hookspecs import hookimpl
 from gateway.protocols import NoConfig, Reply, Route
 from gateway.runtime.access import hash_key
-from gateway.testing.server import run_gateway
 from gateway_console.api import KEPT_RUNS, ConsoleApi
 from gateway_console.files import read_files
+from gateway_testing.server import run_gateway
 
 BROWSER = {"accept": "text/html"}
 MODELS: dict[str, Any] = {"m": {"engine": "scripted"}}

@@ -21,7 +21,7 @@ import pytest
 
 from gateway.server.descriptors import close_all_on_exec
 from gateway.server.event_loop import new_event_loop
-from gateway.testing.free_ports import free_port
+from gateway_testing.free_ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(

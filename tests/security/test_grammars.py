@@ -17,7 +17,7 @@ from gateway.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence
 from gateway.engines.compiling import Compiler, encoded
 from gateway.errors import InvalidRequest, RateLimited
 from gateway.json_schema import SchemaNode
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 CONFIG: dict[str, Any] = {
     "server": {"store": "none", "schemas": {"compile_seconds": 3}},

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_batches.reading import BadLine, LineReader, RequestLine
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.batches.batch_client import Batches, configuration, line
 
 MAX = 20_000

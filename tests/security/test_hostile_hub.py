@@ -15,7 +15,7 @@ from gateway.errors import ConfigurationError
 from gateway.hub import client, transfer
 from gateway.hub.client import Hub, HubAnswerInvalid, check_redirect
 from gateway.hub.fetching import fetch_gguf
-from gateway.testing.hub_server import COMMIT, Handler, HubServer
+from gateway_testing.hub_server import COMMIT, Handler, HubServer
 
 NAME = parse_name("o/m-GGUF")
 assert NAME is not None

@@ -19,7 +19,7 @@ import pytest
 
 from gateway.runtime.access import hash_key
 from gateway.server.event_loop import new_event_loop
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 LONG = 60.0
 BODY = b'{"model":"m","input":"hello"}'

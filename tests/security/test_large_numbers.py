@@ -12,8 +12,8 @@ from gateway.constraints import JsonSchema
 from gateway.engines.compiling import encoded
 from gateway.errors import Unsupported
 from gateway.stores.packing import pack, unpack_item
-from gateway.testing.server import run_gateway
 from gateway.wire.items import McpListTools
+from gateway_testing.server import run_gateway
 
 NUMBERS = [1 << 64, -(1 << 63) - 1, 10**30, -(10**400)]
 

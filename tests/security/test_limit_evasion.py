@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 from gateway.config import ApiKey
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 RULES = [{"when": "without end", "delay_ms": 5, "repeat": 10_000, "pieces": [{"text": "on "}]}]

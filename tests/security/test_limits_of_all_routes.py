@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from gateway.errors import RateLimited
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 TOO_LONG = "many words " * 200

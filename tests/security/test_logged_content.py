@@ -19,7 +19,7 @@ from gateway.deltas import CallArgumentsDelta, CallStarted, TextDelta
 from gateway.request_log import LONGEST, ContentPolicy, log_request
 from gateway.request_stats import RequestStats
 from gateway.server.logs import JsonFormatter, RedactingFormatter
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 from tests.waiting import wait_until
 
 SCRIPTED = {"engine": "scripted", "parser": "qwen3"}

@@ -10,11 +10,11 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.calls import call_arguments
 from gateway.wire.json_text import MAX_DEPTH, decode_text, is_too_deep
 from gateway_messages.message import input_of
 from gateway_parsers.kit.template import members_of_call
+from gateway_testing.server import RunningGateway, run_gateway
 
 DEPTHS = (MAX_DEPTH, 1100, 9000, 200_000)
 """All too deep: the text is in an object."""

@@ -28,8 +28,8 @@ from gateway.config import load_config
 from gateway.config.redaction import Redactor, secrets_of
 from gateway.runtime.access import hash_key
 from gateway.server.logs import RedactingFormatter
-from gateway.testing.free_ports import free_port
-from gateway.testing.server import to_toml
+from gateway_testing.free_ports import free_port
+from gateway_testing.server import to_toml
 
 
 def canary(name: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from websockets.sync.client import connect
 
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 RULES = [{"when": "", "delay_ms": 2, "repeat": 20, "pieces": [{"text": "on "}]}]

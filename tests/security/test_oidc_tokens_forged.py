@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 
 from gateway.runtime.access import hash_key
 from gateway.sdk import AuthenticationError, Credentials
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_oidc import OidcConfig, open_oidc
 from gateway_oidc.authenticator import OidcAuthenticator
 from gateway_oidc.issuer_keys import IssuerKeys, IssuerUnavailable
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.oidc.local_issuer import LocalIssuer, public_jwk, run_issuer
 from tests.waiting import wait_until
 

@@ -17,11 +17,11 @@ from redis.asyncio import Redis
 
 from gateway.errors import ConfigurationError
 from gateway.runtime.access import hash_key
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import run_gateway
-from gateway.testing.store_completion_contract import completion
-from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import run_gateway
+from gateway_testing.store_completion_contract import completion
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until
 
 Json: TypeAlias = dict[str, Any]

@@ -15,9 +15,6 @@ from redis.asyncio import Redis
 
 from gateway.protocols import ResponseStore, StoredResponse
 from gateway.runtime.access import hash_key
-from gateway.testing.server import run_gateway
-from gateway.testing.store_completion_contract import completion
-from gateway.testing.store_records import message, record
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.response import Conversation
@@ -25,6 +22,9 @@ from gateway_memory import MemoryConfig, open_memory
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_redis import RedisConfig, open_redis
 from gateway_sqlite import SqliteConfig, open_sqlite
+from gateway_testing.server import run_gateway
+from gateway_testing.store_completion_contract import completion
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio

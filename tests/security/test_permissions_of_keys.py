@@ -12,8 +12,8 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway, to_toml
 from gateway_remote.failures import read_error, refusal
+from gateway_testing.server import RunningGateway, run_gateway, to_toml
 
 
 def key(name: str, **fields: Any) -> dict[str, Any]:

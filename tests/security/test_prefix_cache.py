@@ -14,7 +14,7 @@ from gateway.config import ApiKey
 from gateway.hookspecs import MakeRenderer, Register, hookimpl
 from gateway.protocols import EngineRequest, RenderedPrompt, TokensPrompt, Turn
 from gateway.runtime.access import Authenticator
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 KEYS = {"alice": "key of alice", "bob": "key of bob"}
 API_KEYS = [

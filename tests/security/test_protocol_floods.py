@@ -16,7 +16,6 @@ from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 
 from gateway.config import ServerConfig
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.uvicorn_internals.canned import Exchange, open_exchange
 from gateway.uvicorn_internals.connections import Connections, ServingConfig
 from gateway.uvicorn_internals.http_protocol import (
@@ -29,6 +28,7 @@ from gateway.uvicorn_internals.websocket_protocol import (
     FRAMES_PER_SECOND,
     LimitedWebSocketProtocol,
 )
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.lines import lines_run
 
 LONG = 60.0

@@ -27,12 +27,12 @@ from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
 from gateway.responses.run import ResponseRun
 from gateway.startup.service_opening import open_services
-from gateway.testing.free_ports import free_port
-from gateway.testing.grammar import parse_sse
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import run_gateway
-from gateway.testing.store_records import record
 from gateway.wire.common import encode
+from gateway_testing.free_ports import free_port
+from gateway_testing.grammar import parse_sse
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import run_gateway
+from gateway_testing.store_records import record
 from tests.security.replica_processes import replica
 from tests.waiting import wait_until
 

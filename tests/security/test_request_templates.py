@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 LONGEST_SILENCE = 15.0
 MESSAGES = [{"role": "user", "content": "hello"}]

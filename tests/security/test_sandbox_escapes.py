@@ -25,9 +25,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.server import to_toml
 from gateway_container.jail.seccomp import is_known, refused_syscalls
+from gateway_testing.free_ports import free_port
+from gateway_testing.server import to_toml
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not is_known(), reason="system calls have other numbers here")

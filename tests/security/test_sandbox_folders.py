@@ -40,7 +40,7 @@ DEPTHS = (40, 1500, 5000)
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from gateway.testing.server import run_gateway
+    from gateway_testing.server import run_gateway
 
     def call(code: str) -> list[dict[str, Any]]:
         return [{"call": {"name": "python", "arguments": {"code": code}}}]

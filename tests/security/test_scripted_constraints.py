@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 DOUBLING = "(a)" + "".join(rf"(\{n}\{n})" for n in range(1, 60))
 MANY = 1_000_000_000

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.runtime.access import hash_key
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 RULES = [{"when": "", "pieces": [{"reasoning": "a secret thought"}, {"text": "Hello."}]}]
 MODEL = {"engine": "scripted", "scripted": {"rules": RULES}}

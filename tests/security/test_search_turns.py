@@ -21,8 +21,8 @@ from gateway.protocols import Principal
 from gateway.runtime.access import hash_key
 from gateway.runtime.callers import Caller, called_by
 from gateway.shares import ShareExceeded
-from gateway.testing.server import run_gateway
 from gateway_file_search.words import phrases, words_of_each
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio

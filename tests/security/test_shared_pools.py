@@ -40,8 +40,8 @@ KNOWN = {
     ("gateway/server/engine_host.py", "Semaphore"): "of server processes, not of requests",
     ("backends/llamacpp/gateway_llamacpp/pooled.py", "ThreadPoolExecutor"): _LIMITED_BEFORE,
     ("backends/remote/gateway_remote/connecting.py", "Pool"): "of engines",
-    ("gateway/testing/renderer_contract.py", "ThreadPoolExecutor"): "a test",
-    ("gateway/testing/api_contract.py", "ThreadPoolExecutor"): "a test",
+    ("plugins/testing/gateway_testing/renderer_contract.py", "ThreadPoolExecutor"): "a test",
+    ("plugins/testing/gateway_testing/api_contract.py", "ThreadPoolExecutor"): "a test",
 }
 """Pools that are not `Shares`, and why they need not be."""
 POOLS = {

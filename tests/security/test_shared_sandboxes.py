@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.runtime.access import hash_key
-from gateway.testing.server import run_gateway
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.container import Container
 from gateway_container.containers import Containers
@@ -27,6 +26,7 @@ from gateway_container.places import Places
 from gateway_container.sandbox.budget import Budget, open_budget
 from gateway_container.sandbox.isolation import Launch
 from gateway_container.sandbox.process import Sandbox, SandboxEnded
+from gateway_testing.server import run_gateway
 from tests.plugins.sandboxed import or_skip
 from tests.waiting import wait_until_async
 

@@ -17,7 +17,7 @@ import pytest
 
 from gateway.server.stop_watchdog import EXIT_CODE
 from gateway.server.workers import END_SECONDS
-from gateway.testing.free_ports import free_port
+from gateway_testing.free_ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow

@@ -23,10 +23,10 @@ from websockets.sync.client import connect
 
 from gateway.config import ServerConfig
 from gateway.server.event_loop import new_event_loop
-from gateway.testing.server import RunningGateway, run_gateway
-from gateway.testing.store_records import message
 from gateway.uvicorn_internals.connections import Connections
 from gateway.uvicorn_internals.http_protocol import LimitedHttpProtocol
+from gateway_testing.server import RunningGateway, run_gateway
+from gateway_testing.store_records import message
 from tests.waiting import wait_until
 
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"

@@ -22,7 +22,6 @@ from gateway.engines.tokenizer import HfTokenizer
 from gateway.hookspecs import EngineContext, OpenEngine, Register
 from gateway.loop.text_stops import MAX_STOP_CHARACTERS, RequestStops, TextStops
 from gateway.protocols import EngineOutput, EngineRequest, Sampling, TokenLogprob
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.gguf_header import read_metadata
@@ -30,6 +29,7 @@ from gateway_llamacpp.model_files import TINY_MODEL
 from gateway_llamacpp.vocabulary import Vocabulary
 from gateway_remote.output import OutputBuilder, SampledToken
 from gateway_remote.tokenizer import load_tokenizer
+from gateway_testing.server import RunningGateway, run_gateway
 from gateway_trtllm.generation import TrtllmGeneration
 from tests.lines import lines_run
 

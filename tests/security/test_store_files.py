@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import StoreUnavailable
 from gateway.files.database import FilesDatabase
-from gateway.testing.store_records import record
+from gateway_testing.store_records import record
 
 pytest.importorskip("gateway_sqlite")
 

@@ -12,10 +12,10 @@ import pytest
 from gateway.errors import RateLimited
 from gateway.protocols import StoredResponse
 from gateway.responses.background import BackgroundRuns
-from gateway.testing.store_records import message, record
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryStore
+from gateway_testing.store_records import message, record
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

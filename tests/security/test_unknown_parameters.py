@@ -10,7 +10,7 @@ import pytest
 
 from gateway.metrics import Metrics
 from gateway.runtime.unknown_parameters import MAX_LOGGED, UnknownParameters, header_of
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 
 @pytest.fixture(scope="module")

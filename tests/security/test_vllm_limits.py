@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 pytest.importorskip("vllm", reason="vLLM is not installed")
 

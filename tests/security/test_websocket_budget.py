@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"
 CONNECTION, OWNER = 100_000, 250_000

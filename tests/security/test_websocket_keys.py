@@ -14,7 +14,7 @@ from websockets.sync.connection import Connection
 
 from gateway.config import ApiKey
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}

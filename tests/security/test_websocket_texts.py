@@ -11,7 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.sync.client import connect
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 LONG = 120.0
 

@@ -15,8 +15,8 @@ from gateway.errors import ConfigurationError, EngineUnavailable
 from gateway.protocols import Credentials, Principal
 from gateway.runtime.access import hash_key
 from gateway.sdk import hookimpl
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import Scenario, ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 NAMES = ("ada", "prometheus")
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks import null_engine
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 TEMPLATE = Path(__file__).parents[1] / "models" / "tiny-qwen3" / "chat_template.jinja"
 OWN = tuple(str(Path(__file__).parents[2] / folder) for folder in ("gateway", "plugins"))

@@ -1,4 +1,4 @@
-"""The command `gateway doctor`, and the checks of engines that `gateway.testing` makes tests of."""
+"""The command `gateway doctor`, and the checks of engines that `gateway_testing` makes tests of."""
 
 from __future__ import annotations
 

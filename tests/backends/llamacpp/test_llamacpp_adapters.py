@@ -11,11 +11,11 @@ import pytest
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineRequest, Sampling, TokensPrompt
-from gateway.testing import EngineContract
-from gateway.testing.pytest_plugin import StartGateway
 from gateway_doctor.checks.generating import generate
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.model_files import TINY_MODEL
+from gateway_testing import EngineContract
+from gateway_testing.pytest_plugin import StartGateway
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import EngineContract
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
+from gateway_testing import EngineContract
 
 
 class TestLlamaCpp(EngineContract):

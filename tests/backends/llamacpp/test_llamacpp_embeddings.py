@@ -12,11 +12,11 @@ import pytest
 from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
-from gateway.testing import EmbeddingContract
 from gateway_doctor.checks.embedding_checks import cosine
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.embedding import LlamaCppEmbedder
 from gateway_llamacpp.loading import pooling_of
+from gateway_testing import EmbeddingContract
 from tests.waiting import wait_until_async
 
 CONTEXT = EngineContext(name="tiny", path=None)

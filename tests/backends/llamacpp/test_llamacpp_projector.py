@@ -11,9 +11,9 @@ import pytest
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineRequest, Media, PlacedMedia, Sampling, TokensPrompt
-from gateway.testing import EngineContract
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.model_files import projector_file
+from gateway_testing import EngineContract
 
 SEEING = Path(__file__).parents[2] / "models" / "tiny-qwen3-vision"
 BEFORE = "<|im_start|>user\n"

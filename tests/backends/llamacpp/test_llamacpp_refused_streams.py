@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 
 ODD = r'root ::= "\q"'
 """The escape is unknown to llama.cpp. The gateway does not look at escapes."""

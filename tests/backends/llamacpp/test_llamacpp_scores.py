@@ -11,9 +11,9 @@ import pytest
 from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
-from gateway.testing import ScoreContract
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.reranking import LlamaCppReranker
+from gateway_testing import ScoreContract
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -16,11 +16,11 @@ from aiohttp import web
 from gateway.deltas import CallArgumentsDelta, ReasoningDelta, RefusalDelta, TextDelta
 from gateway.hookspecs import EngineContext, ModelContext
 from gateway.protocols import EngineOutput, EngineRequest, Turn
-from gateway.testing.free_ports import held_port
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.item_decoding import decode_items
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.renderer import UpstreamRenderer
+from gateway_testing.free_ports import held_port
+from gateway_testing.server import RunningGateway, run_gateway
 
 SCENARIO = Path(__file__).with_name("openai_scenario.json")
 SCRIPTED: dict[str, Any] = {"engine": "scripted", "path": str(SCENARIO)}

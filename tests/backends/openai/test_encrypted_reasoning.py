@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items
+from gateway_testing.server import RunningGateway, run_gateway
 
 PLAN = "my plan is a bridge"
 RULES = [

@@ -11,11 +11,11 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import EngineContract
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_doctor.checks import engine_checks_running as running
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.config import Api
+from gateway_testing import EngineContract
+from gateway_testing.server import RunningGateway, run_gateway
 
 
 @pytest.fixture(scope="module")

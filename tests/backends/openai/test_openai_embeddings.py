@@ -10,9 +10,9 @@ from openai import BadRequestError, RateLimitError
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import EmbeddingContract
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_openai import OpenAIConfig, open_openai
+from gateway_testing import EmbeddingContract
+from gateway_testing.server import RunningGateway, run_gateway
 
 SCRIPTED: dict[str, Any] = {
     "engine": "scripted",

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from gateway.engines.estimates import TokenEstimate, estimated_prompt
 from gateway.protocols import ChatPrompt, EmbeddingRequest
 from gateway.runtime.access import hash_key
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.leaving_client import leaving_client
 from tests.waiting import wait_until
 

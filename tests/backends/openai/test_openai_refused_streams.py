@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from websockets.asyncio.client import connect
 
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import run_gateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import run_gateway
 
 pytestmark = pytest.mark.anyio
 APIS = ["/responses", "/chat/completions", "/messages"]

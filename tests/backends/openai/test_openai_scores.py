@@ -10,9 +10,9 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import ScoreContract
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_openai import OpenAIConfig, open_openai
+from gateway_testing import ScoreContract
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [{"when": "too much", "error": {"status": 429, "message": "Slow."}}]
 SCRIPTED: dict[str, Any] = {

@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.e2e.media.test_files import TOWER, asked, file, marked
 from tests.e2e.media.test_images import BLUE, seen
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.testing.free_ports import free_port, held_port
+from gateway_testing.free_ports import free_port, held_port
 
 BLOCK = 16
 """Tokens of one block of a stub's cache."""

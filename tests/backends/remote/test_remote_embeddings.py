@@ -24,9 +24,9 @@ from gateway.errors import (
 )
 from gateway.hookspecs import EngineContext
 from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
-from gateway.testing import EmbeddingContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.embedding import RemoteEmbedder
+from gateway_testing import EmbeddingContract
 from tests.backends.remote.http_stubs import serve_stub
 from tests.waiting import wait_until_async
 

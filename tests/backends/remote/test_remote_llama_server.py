@@ -12,8 +12,8 @@ from gateway.constraints import Grammar
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
-from gateway.testing import EngineContract
 from gateway_remote import RemoteConfig, open_remote
+from gateway_testing import EngineContract
 
 TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 pytestmark = pytest.mark.anyio
 BODIES: dict[str, dict[str, Any]] = {

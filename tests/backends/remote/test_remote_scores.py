@@ -21,9 +21,9 @@ from gateway.errors import (
 )
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
-from gateway.testing import ScoreContract
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.reranking import RemoteReranker
+from gateway_testing import ScoreContract
 from tests.backends.remote.http_stubs import serve_stub
 from tests.waiting import wait_until_async
 

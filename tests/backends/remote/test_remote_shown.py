@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway, to_toml
+from gateway_testing.server import run_gateway, to_toml
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ import pytest
 from gateway.hookspecs import EngineContext
 from gateway.loop.beam_search import Beams
 from gateway.protocols import BeamSearch, Engine, EngineRequest, Sampling, TokensPrompt
-from gateway.testing import EngineContract
 from gateway_remote import RemoteConfig, open_remote
+from gateway_testing import EngineContract
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None, reason="vLLM is not installed here"

@@ -13,9 +13,9 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import EngineContext
-from gateway.testing import check_plugin
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedConfig, open_scripted
+from gateway_testing import check_plugin
+from gateway_testing.server import RunningGateway, run_gateway
 
 SCENARIO: list[dict[str, Any]] = [
     {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.testing import EngineContract
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
+from gateway_testing import EngineContract
 
 
 class TestScriptedEngine(EngineContract):

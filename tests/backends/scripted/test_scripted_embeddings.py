@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols import EmbeddingRequest
-from gateway.testing import EmbeddingContract
 from gateway_doctor.checks.embedding_checks import cosine
 from gateway_scripted import ScriptedEngine
 from gateway_scripted.made_up_vectors import made_up_vector
+from gateway_testing import EmbeddingContract
 
 LETTERS = st.characters(categories=("Ll", "Nd")).filter(
     # Not so the Turkish dotless i, whose capital is that of another letter.

@@ -25,9 +25,9 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing.store_records import call_item, message
 from gateway_doctor.checks.generating import Generated, generate
 from gateway_scripted import ScriptedEngine, parse_scenario
+from gateway_testing.store_records import call_item, message
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.errors import EngineUnavailable
 from gateway.protocols import ScoreRequest
-from gateway.testing import ScoreContract
 from gateway_scripted import Rule, Scenario, ScriptedEngine
+from gateway_testing import ScoreContract
 
 
 class TestScriptedEngineReranks(ScoreContract):

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import EngineContract
+from gateway_testing import EngineContract
 from gateway_trtllm import TrtllmConfig, open_engine
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"

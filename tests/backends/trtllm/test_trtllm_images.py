@@ -16,8 +16,8 @@ import pytest
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine, Media, PlacedMedia, TokensPrompt
-from gateway.testing import EngineContract
 from gateway_doctor.checks.generating import generate
+from gateway_testing import EngineContract
 from gateway_trtllm import open_engine
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"

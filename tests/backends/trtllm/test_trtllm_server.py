@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.hookspecs import EngineContext
 from gateway.protocols import Engine
-from gateway.testing import EngineContract
+from gateway_testing import EngineContract
 from gateway_vllm import VllmConfig, open_engine
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.hub_server import HubServer
+from gateway_testing.hub_server import HubServer
 
 pytest.importorskip("vllm")
 pytestmark = pytest.mark.vllm

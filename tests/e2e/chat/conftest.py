@@ -12,9 +12,9 @@ import pytest
 from openai import OpenAI
 
 from gateway import hookimpl
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 WEATHER: Any = {
     "type": "function",

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import APIError, OpenAI
 
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.server import RunningGateway
 from gateway_scripted import Rule, Scenario, ScriptedEngine
 from gateway_scripted.scenario import ScriptedCall, ScriptedPiece
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until
 
 FUNCTIONS: list[Any] = [

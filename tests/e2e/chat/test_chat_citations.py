@@ -22,7 +22,7 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 ANSWER = "Ümlaut first: it is iron【0†L1-L2】【7†L1】, and tall 【0†L9】. See the handbook 【1:0†hand.pdf】."
 LINKED = "Made [it](sandbox:/mnt/data/a%20b.png), not [that](sandbox:/mnt/data/c.png) 【1:0】 sandbox:/mnt/data/a b.png"

@@ -10,9 +10,9 @@ from openai import OpenAI
 
 from gateway.constraints import Const, Grammar, JsonSchema, OneOf, Regex, Sequence
 from gateway.protocols import TokensPrompt
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.server import RunningGateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.server import RunningGateway
 from tests.e2e.engine_prompts import prompt_of
 
 Json = dict[str, Any]

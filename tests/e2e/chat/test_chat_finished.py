@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from gateway import hookimpl
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.common import encode
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 RULES = [

@@ -11,7 +11,7 @@ from openai import LengthFinishReasonError, OpenAI, pydantic_function_tool
 from openai.types.chat import ChatCompletionMessageFunctionToolCall
 from pydantic import BaseModel
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 
 WEATHER: Any = {
     "type": "function",

@@ -10,9 +10,9 @@ from openai import OpenAI
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.server import run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.server import run_gateway
 from tests.e2e.engine_prompts import prompt_of
 
 USER = [{"role": "user", "content": "two cities"}]

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.testing.chat_grammar import parse_chunks
 from gateway_scripted import ScriptedEngine
+from gateway_testing.chat_grammar import parse_chunks
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 PARSERS = ("qwen3", "qwen3_coder", "kimi_k2")
 CALLS = [{"call": {"name": "look", "arguments": {"city": city}}} for city in ("Oslo", "Rome")]

@@ -13,9 +13,9 @@ from openai import NotFoundError, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionDeleted
 
 from gateway.errors import StoreUnavailable
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 
 MODELS: dict[str, Any] = {"m": {"engine": "scripted", "aliases": ["alias"]}}
 TOOL: Any = {

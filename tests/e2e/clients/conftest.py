@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.grammar import fold, parse_sse
 
 
 @pytest.fixture

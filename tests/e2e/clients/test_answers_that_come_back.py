@@ -23,9 +23,9 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.e2e.engine_prompts import prompts
 
 PNG = (

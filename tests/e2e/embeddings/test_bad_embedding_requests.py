@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 OK: dict[str, Any] = {"model": "vectors", "input": "hello"}
 KIND = "expected a string or token ids, but got"

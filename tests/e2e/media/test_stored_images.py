@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.e2e.media.test_images import data_url
 from tests.waiting import wait_until
 

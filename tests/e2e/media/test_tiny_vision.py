@@ -12,7 +12,7 @@ import pytest
 from anthropic import Anthropic
 from PIL import Image, ImageDraw
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 SEEING = Path(__file__).parents[2] / "models" / "tiny-qwen3-vision"
 QUESTION = "What is in this image?"

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import hookimpl
 from gateway.sdk.tools import functions
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 
 FOLDER = Path(__file__).parents[3] / "examples" / "deploy" / "prometheus"
 METRIC = re.compile(r"\b((?:gateway|process)_[a-z0-9_]+)(?:\{([^}]*)\})?")

@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until
 
 OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}

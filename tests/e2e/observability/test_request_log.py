@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from gateway import hookimpl
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 from tests.e2e.observability.conftest import ReadableLog
 
 RULES = [

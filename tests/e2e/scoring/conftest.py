@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 CONFIG: dict[str, Any] = {
     "server": {"max_rerank_documents": 8, "max_rerank_bytes": 2000},

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from gateway.protocols import ScoreResult
 from gateway.scoring.answer import reranked
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.scoring import RerankRequest
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.full_queue import leave_after_refusals
 from tests.waiting import wait_until, wait_until_async
 

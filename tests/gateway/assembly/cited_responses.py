@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from gateway.assembly.assembler import ResponseAssembler
-from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.response import Response
+from gateway_testing.grammar import fold
 
 
 def response_assembler(**options: Any) -> ResponseAssembler:

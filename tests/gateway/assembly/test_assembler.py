@@ -23,11 +23,11 @@ from gateway.deltas import (
     TextDelta,
 )
 from gateway.protocols import ToolResult
-from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.response import Response, Usage
+from gateway_testing.grammar import fold
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ROLES = {

@@ -22,10 +22,10 @@ from gateway.protocols import (
     TokenLogprob,
     ToolResult,
 )
-from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.items import FileSearchResult
+from gateway_testing.grammar import fold
 from tests.gateway.assembly.cited_responses import cut, response_assembler, told
 
 FILES = (

@@ -20,11 +20,11 @@ from gateway.deltas import (
     TextDelta,
     joined,
 )
-from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.event_frames import SseEncoder, sse_frame
 from gateway.wire.response import Response
+from gateway_testing.grammar import fold
 
 TEXT = st.text(min_size=1, max_size=8) | st.sampled_from(
     ['"delta":""', '"sequence_number":0', "\u2028\n\r\0", "%b%d", "\\"]

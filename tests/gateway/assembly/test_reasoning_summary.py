@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from gateway.loop.hints import hints_of
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire.request import decode_response_request
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES = [
     {"when": "it said 18", "pieces": [{"text": "It is 18 degrees."}]},

@@ -29,10 +29,10 @@ from gateway.deltas import (
 )
 from gateway.loop.chunks import chunk_head
 from gateway.protocols import FinishReason
-from gateway.testing.chat_grammar import GrammarError, fold_chunks, parse_chunks
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.response import Response
+from gateway_testing.chat_grammar import GrammarError, fold_chunks, parse_chunks
 from tests.gateway.assembly.cut_outputs import batched, cut
 
 ROLES = {

@@ -25,8 +25,8 @@ from gateway.routes.choices import ChunkStream
 from gateway.routes.streaming import SSE_COMMENT
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.chat_grammar import parse_chunks
 from gateway.wire.chat import decode_chat_request
+from gateway_testing.chat_grammar import parse_chunks
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

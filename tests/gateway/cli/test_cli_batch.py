@@ -16,7 +16,7 @@ import pytest
 
 from gateway.cli import main
 from gateway.cli.batch import _Batch, _Counts, _Progress, duration
-from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, configuration, line
 from tests.waiting import wait_until
 

@@ -19,7 +19,7 @@ from gateway.errors import ConfigurationError
 from gateway.runtime.access import hash_key
 from gateway.sdk import hookimpl
 from gateway.sdk.tools import functions
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 PIXEL = base64.b64decode(

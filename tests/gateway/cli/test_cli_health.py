@@ -15,8 +15,8 @@ import pytest
 
 from gateway.cli import main
 from gateway.config import load_config, load_listening
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import to_toml
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import to_toml
 
 MODEL = {"engine": "scripted"}
 Health = Callable[..., tuple[int, str]]

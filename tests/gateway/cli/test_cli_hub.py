@@ -24,7 +24,7 @@ import pytest
 from huggingface_hub import constants
 
 from gateway.cli import main
-from gateway.testing.hub_server import Handler, HubServer
+from gateway_testing.hub_server import Handler, HubServer
 from tests.waiting import wait_until
 
 TINY = Path(__file__).parents[3] / "backends/llamacpp/gateway_llamacpp/models/tiny-qwen3.gguf"

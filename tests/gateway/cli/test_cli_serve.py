@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from openai import OpenAI
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 CONFIG = '[server]\nport = 0\n[models.m]\nengine = "scripted"\n'
 
@@ -92,7 +92,7 @@ def test_a_running_server_does_not_import_the_kits_for_tests(
     lines = (tmp_path / "log").read_text().splitlines()
     modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "gateway.responses.run" in modules
-    kits = [name for name in modules if re.match(r"gateway\.testing|pytest|hypothesis", name)]
+    kits = [name for name in modules if re.match(r"gateway_testing|pytest|hypothesis", name)]
     assert not kits
 
 

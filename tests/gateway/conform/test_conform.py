@@ -19,7 +19,7 @@ from gateway.conform import checks
 from gateway.conform.client import HttpClient
 from gateway.conform.outcome import Unreachable
 from gateway.conform.registry import AREAS, CHECKS, CheckResult, ServerUnderTest, run_checks
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 assert checks
 CONFIG = """

@@ -17,8 +17,8 @@ from gateway.plugins import load_plugins
 from gateway.protocols import ModelInfo, ParserContext, Turn
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import resolve_model
-from gateway.testing.server import run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import run_gateway
 
 pytestmark = pytest.mark.anyio
 

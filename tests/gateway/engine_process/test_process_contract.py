@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.engine_process.client import ProcessEngine
-from gateway.testing import EmbeddingContract, EngineContract, ScoreContract
+from gateway_testing import EmbeddingContract, EngineContract, ScoreContract
 from tests.gateway.engine_process.conftest import opened
 
 

@@ -11,7 +11,7 @@ from gateway.errors import ConfigurationError
 from gateway.hub.cache import cached_models, cached_repositories, remove
 from gateway.hub.client import Hub
 from gateway.hub.fetching import fetch
-from gateway.testing.hub_server import HubServer
+from gateway_testing.hub_server import HubServer
 
 
 def name(text: str) -> HubName:

@@ -36,7 +36,7 @@ from gateway.hub.fetching import (
     in_thread,
 )
 from gateway.hub.transfer import DownloadStopped
-from gateway.testing.hub_server import COMMIT, Handler, HubServer
+from gateway_testing.hub_server import COMMIT, Handler, HubServer
 
 REPO = "o/m-GGUF"
 DATA = random.Random(0).randbytes(3_000_000)

@@ -25,11 +25,11 @@ from gateway.protocols import (
     ToolResult,
     Turn,
 )
-from gateway.testing.pytest_plugin import StartGateway
 from gateway.tools.functions import functions
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.tools import decode_tools
+from gateway_testing.pytest_plugin import StartGateway
 
 RULES = [
     {"when": "roll", "pieces": [{"text": "I roll."}, {"call": {"name": "roll", "arguments": {}}}]},

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from gateway.constraints import Const, FreeText, JsonSchema, OneOf, Repeat, Sequence, Triggered
 from gateway.errors import GatewayError, InvalidRequest, Unsupported
 from gateway.loop.structural_tags import structural_tag
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 SCHEMA = {"type": "object", "required": ["a"], "properties": {"a": {"const": 5}}}
 TAG = {"begin": "<f=x>", "content": {"type": "json_schema", "json_schema": SCHEMA}, "end": "</f>"}

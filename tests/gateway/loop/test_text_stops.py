@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.deltas import BlockEnded, Delta, ReasoningDelta, TextDelta
 from gateway.loop.text_stops import TextStops
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 STOPS = ("STOP", "ab", "aab", "b\n")
 TEXTS = st.lists(st.sampled_from(["S", "ST", "OP", "STOP", "a", "b", "ab", "\n", "é", " "])).map(

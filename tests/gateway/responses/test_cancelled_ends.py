@@ -24,12 +24,12 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.grammar import fold
 from gateway.wire.chat import convert_chat_request
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
+from gateway_testing.grammar import fold
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -21,11 +21,11 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.store_records import message, record
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import Conversation
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

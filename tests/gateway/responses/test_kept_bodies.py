@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols import StoredResponse
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until
 
 

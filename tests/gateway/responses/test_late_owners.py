@@ -26,11 +26,11 @@ from gateway.responses.rerun import keep_body, recreate_run
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.request import decode_response_request
 from gateway.wire.response import Conversation
 from gateway_memory.store import MemoryStore
+from gateway_testing.grammar import fold
 from tests.clock import Clock
 from tests.waiting import wait_until_async
 

@@ -23,11 +23,11 @@ from gateway.deltas import (
 )
 from gateway.protocols import CallRecord, FileSource, Source, ToolResult
 from gateway.responses.recovery import closing_events
-from gateway.testing.grammar import fold
 from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.response import Response, ResponseError, snapshot
+from gateway_testing.grammar import fold
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ROLES = {

@@ -36,12 +36,12 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.grammar import fold
 from gateway.tools.functions import functions
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.request import convert_response_request
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer
+from gateway_testing.grammar import fold
 
 INSTALLED = [gateway_chat_template, gateway_parsers, gateway_memory]
 CALL = '<tool_call>\n{"name": "probe", "arguments": {"what": "x"}}\n</tool_call>'

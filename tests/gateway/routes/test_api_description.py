@@ -26,7 +26,6 @@ from gateway.routes.api_description import _OPERATIONS, _plain
 from gateway.routes.apis import apis_in
 from gateway.routes.cross_origin import EXPOSED
 from gateway.routes.field_texts import FIELD_TEXTS
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk, ChoiceDelta, ChunkChoice
@@ -34,6 +33,7 @@ from gateway.wire.completions import CompletionChunk, CompletionChunkChoice
 from gateway.wire.events import EVENTS
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
+from gateway_testing.server import RunningGateway, run_gateway
 
 CONFIG: dict[str, Any] = {"models": {"m": {"engine": "scripted"}}, "resources": {"files": {}}}
 Schema = dict[str, Any]

@@ -18,8 +18,8 @@ from gateway.errors import ConfigurationError, EngineError, GatewayError
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import Reply, Route, RouteRequest
 from gateway.startup.selection import resolve_apis
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 
 
 class FrontConfig(Struct, frozen=True, forbid_unknown_fields=True):

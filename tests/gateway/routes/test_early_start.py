@@ -10,7 +10,7 @@ import pytest
 from gateway.errors import EngineError, GatewayError
 from gateway.protocols import Reply, Route, RouteRequest
 from gateway.routes.streaming import STREAM_BODY
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 from tests.gateway.routes.test_apis import Api, Plugin
 from tests.waiting import wait_until_async
 

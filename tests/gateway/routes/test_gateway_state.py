@@ -19,8 +19,8 @@ from gateway.routes.gateway_state import listed_settings
 from gateway.runtime.access import hash_key
 from gateway.runtime.all_workers import Activity, added
 from gateway.runtime.queue_history import MINUTES, QueueHistory
-from gateway.testing.server import run_gateway
 from gateway.wire.inventory import QueueMinute
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 TIMEOUT = 60

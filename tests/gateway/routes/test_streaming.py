@@ -38,7 +38,7 @@ from gateway.routes.streaming import StreamedAnswer
 from gateway.runtime.services import Services
 from gateway.shared_timers import SharedTimer, SharedTimers
 from gateway.startup.service_opening import open_services
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

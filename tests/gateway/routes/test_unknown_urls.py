@@ -11,7 +11,7 @@ import pytest
 
 from gateway.routes import unknown_urls
 from gateway.routes.unknown_urls import unknown_url_hint
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 MODELS = {"m": {"engine": "scripted"}}
 

@@ -15,7 +15,7 @@ from litestar import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 from websockets.sync.client import connect
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 Send = Callable[[Any], Awaitable[None]]

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from gateway.server.memory import GROWTH, MemoryTrimmer, memory_trimmer
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway
 from gateway.uvicorn_internals.http_protocol import LimitedHttpProtocol
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until
 
 WORDS = "many words in a large answer " * 2000

@@ -22,8 +22,8 @@ import pytest
 from cryptography import x509
 
 from gateway.server.event_loop import new_event_loop
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import run_gateway, to_toml
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import run_gateway, to_toml
 
 MODEL = {"engine": "scripted"}
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")

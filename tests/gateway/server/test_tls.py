@@ -21,8 +21,8 @@ from gateway.errors import ConfigurationError
 from gateway.net.tls import accept_private_authorities
 from gateway.protocols import Credentials, Principal
 from gateway.server.event_loop import new_event_loop
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import run_gateway
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import run_gateway
 
 MODEL = {"engine": "scripted"}
 BODY = {"model": "m", "input": "one two three " * 50, "stream": True}

@@ -25,8 +25,8 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted.made_up_vectors import made_up_vector
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until, wait_until_async
 
 MANUAL = Path(__file__).parents[3] / "docs" / "plugins.md"

@@ -146,7 +146,7 @@ async def test_a_circle_of_two_stops_the_start_with_its_members(kind: str) -> No
 
 def test_a_context_without_a_registry_says_where_tests_get_one() -> None:
     context = ModelContext(info=ModelInfo(name="m", engine="e"), tokenizer=None)
-    with pytest.raises(ConfigurationError, match=r"gateway\.testing\.PluginRegistry"):
+    with pytest.raises(ConfigurationError, match=r"gateway_testing\.PluginRegistry"):
         context.registry.parser("qwen3", context)
     registry = PluginRegistry(load_plugins(extra=[Wrappers()], installed=False))
     plain: Any = registry.parser("plain", context)

@@ -18,7 +18,7 @@ from gateway.config import Config, load_config
 from gateway.engine_process.client import ProcessEngine
 from gateway.errors import ConfigurationError
 from gateway.protocols import NoConfig, ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
-from gateway.testing.server import RunningGateway, run_gateway, to_toml
+from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until_async
 
 

@@ -29,7 +29,7 @@ from gateway.protocols import (
 )
 from gateway.request_stats import current_request
 from gateway.runtime.callers import current_caller
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 
 ASK = json.dumps({"model": "guard", "messages": [{"role": "user", "content": "is it safe"}]})

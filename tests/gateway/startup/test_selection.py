@@ -24,7 +24,7 @@ from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.plugin_list import selected_offers
 from gateway.startup.selection import select
-from gateway.testing.hub_server import HubServer
+from gateway_testing.hub_server import HubServer
 
 pytestmark = pytest.mark.anyio
 

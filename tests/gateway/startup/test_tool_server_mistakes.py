@@ -12,7 +12,7 @@ from gateway import hookimpl
 from gateway.errors import ConfigurationError
 from gateway.plugin_checks import tool_server_mistake
 from gateway.protocols import ServerTool, SessionContext, ToolCall, ToolResult, ToolServer
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 
 
 class Right(ToolServer):

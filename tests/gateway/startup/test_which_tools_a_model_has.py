@@ -22,10 +22,10 @@ from gateway.protocols import (
     ToolServer,
 )
 from gateway.runtime.access import hash_key
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
 from gateway_scripted.engine import ScriptedEngine
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 WEB_SEARCH = {"type": "web_search"}
 HOSTED: list[dict[str, Any]] = [

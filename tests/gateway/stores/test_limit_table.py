@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.protocols import PrincipalLimits, SettledRequest
 from gateway.stores.limit_table import DAY_SECONDS, LimitTable
-from gateway.testing import LimitCountersContract
+from gateway_testing import LimitCountersContract
 from tests.clock import Clock
 
 NOW = 20_000 * DAY_SECONDS + 1.0

@@ -21,11 +21,11 @@ from gateway.protocols import (
     ToolServer,
     ToolSession,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.call_history import NOT_STORED
 from gateway.tools.earlier import earlier_calls
 from gateway.wire.item_decoding import decode_items
 from gateway.wire.tools import WebSearchTool
+from gateway_testing.server import RunningGateway, run_gateway
 
 SENT: Any = [
     {"role": "user", "content": "hello"},

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from gateway import hookimpl
 from gateway.metrics import Metrics
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer, Turn
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.available import BoundTool
 from gateway.tools.calls import ToolCalls
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway, run_gateway
 
 KINDS: Any = {
     "mcp": (None, "mcp_call"),

@@ -21,7 +21,6 @@ from gateway.protocols import (
     ToolDefinition,
     ToolServer,
 )
-from gateway.testing.grammar import fold
 from gateway.tools.approved import approved_calls
 from gateway.tools.available import AvailableTools
 from gateway.tools.credentials import without_credentials
@@ -36,6 +35,7 @@ from gateway.wire import tools as wire
 from gateway.wire.common import encode
 from gateway.wire.response import Response
 from gateway.wire.tools import FunctionTool, McpChoice, McpTool
+from gateway_testing.grammar import fold
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.output import with_notes
+from gateway_testing.server import RunningGateway, run_gateway
 
 IMAGE = ToolImage(data=b"12345", media_type="image/png")
 NOTE = "[image/png, 5 bytes: cannot be shown here]"

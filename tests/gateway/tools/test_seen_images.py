@@ -18,8 +18,8 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.output import seen_images, with_notes
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.e2e.media.test_images import BLUE, RED
 
 SHOTS = {"shoot": RED, "blue": BLUE, "broken": b"no image"}

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.uvicorn_internals.fast_path import RequestResponseCycle
+from gateway_testing.server import RunningGateway, run_gateway
 
 Answer = tuple[int, list[str], bytes]
 COMMENT = b": keep-alive\n\n"

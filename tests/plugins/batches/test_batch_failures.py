@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import run_gateway
 from gateway_batches import batches, lines
+from gateway_testing.server import run_gateway
 from tests.plugins.batches.batch_client import Batches, configuration, line
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.testing.server import run_gateway
 from gateway_batches.config import BatchesConfig
+from gateway_testing.server import run_gateway
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")

@@ -22,8 +22,8 @@ from gateway.sdk import (
     Principal,
     hookimpl,
 )
-from gateway.testing.server import run_gateway, to_toml
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import run_gateway, to_toml
 from tests.plugins.batches.batch_client import SECONDS, Batches, configuration, line
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.redis_process import RedisProcess
-from gateway.testing.server import to_toml
+from gateway_testing.free_ports import free_port
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.redis_process import RedisProcess
+from gateway_testing.server import to_toml
 from tests.plugins.batches.batch_client import SECONDS, Batches, configuration, line
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai.types import Batch
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.batches.batch_client import Batches, configuration, line
 
 

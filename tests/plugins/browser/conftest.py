@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 TOWER = """<html><head><title>Tower facts</title></head><body>
 <h1>The tower</h1><p>The tower was opened in 1931.</p><p>It is of iron.</p><p>It is 312 metres high.</p>

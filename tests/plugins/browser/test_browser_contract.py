@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ToolServer
-from gateway.testing import ToolServerContract
 from gateway_browser.config import BrowserConfig, LocalConfig, SearxngConfig
 from gateway_browser.plugin import open_browser
+from gateway_testing import ToolServerContract
 
 
 class TestBrowserWithSearxng(ToolServerContract):

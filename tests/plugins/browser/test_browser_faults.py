@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.grammar import fold, parse_sse
+from gateway_testing.grammar import fold, parse_sse
 from tests.waiting import wait_until
 
 SEARCH: Any = [{"type": "web_search"}]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 from .chromium import Chromium, Page, executable, run_chromium
 

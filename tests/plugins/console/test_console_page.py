@@ -14,7 +14,7 @@ import pytest
 
 from gateway.runtime.access import hash_key
 from gateway.runtime.tool_probes import ToolProbes
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 from ..mcp.conftest import COMMAND, configuration, http_server

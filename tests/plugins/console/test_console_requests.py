@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 from gateway import hookimpl
 from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 
 RULES = [

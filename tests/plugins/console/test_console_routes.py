@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import run_gateway
 from gateway_console.files import read_files
+from gateway_testing.server import run_gateway
 
 ROOT = Path(__file__).parents[3]
 MODELS = {"m": {"engine": "scripted"}}

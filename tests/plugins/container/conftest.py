@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_container.config import ContainersConfig
 from gateway_container.sandbox.choice import choose_isolation
 from gateway_container.sandbox.isolation import Isolation
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.sandboxed import family_models, or_skip
 
 FAMILIES = ("qwen3", "harmony")

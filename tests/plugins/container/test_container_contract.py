@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.protocols import ToolServer
-from gateway.testing import ToolServerContract
 from gateway.wire.tools import ShellTool
 from gateway_container.config import ContainerConfig
 from gateway_container.plugin import open_shells
+from gateway_testing import ToolServerContract
 from tests.plugins.sandboxed import opened_containers
 
 CONFIG = ContainerConfig(time_limit=60.0, offer=True)

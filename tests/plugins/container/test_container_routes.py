@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until
 
 KEYS = [

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.testing.server import RunningGateway
+from gateway_testing.server import RunningGateway
 from tests.leaving_client import leaving_client
 from tests.plugins import streamed_calls
 from tests.waiting import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 FAMILIES = ("harmony", "qwen3")
 TOWER = b"# The tower\n\nThe tower has a height of 312 metres. It was opened in 1931.\n"

@@ -13,8 +13,8 @@ import openai
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.server import run_gateway
 from gateway_file_search.database import FILE
+from gateway_testing.server import run_gateway
 from tests.plugins.file_search.filled_stores import filled
 from tests.waiting import wait_until
 

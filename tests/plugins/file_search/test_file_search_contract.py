@@ -10,7 +10,6 @@ import pytest
 
 from gateway.files.form import FileUpload
 from gateway.protocols import ToolServer
-from gateway.testing import ToolServerContract
 from gateway.wire.tools import FileSearchTool
 from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig
@@ -19,6 +18,7 @@ from gateway_file_search.plugin import open_file_search
 from gateway_file_search.requests import DEFAULT_SIZES, Attachment, CreateStore
 from gateway_files.config import FilesConfig
 from gateway_files.files import open_files
+from gateway_testing import ToolServerContract
 
 
 class TestFileSearch(ToolServerContract):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.redis_process import RedisProcess
+from gateway_testing.redis_process import RedisProcess
 
 FAMILIES = ("harmony", "qwen3")
 READ = "The tower has a height of 312 metres."

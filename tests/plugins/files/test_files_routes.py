@@ -19,8 +19,8 @@ import openai
 import pytest
 from openai.types import FileObject
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_files.config import FilesConfig
+from gateway_testing.server import RunningGateway, run_gateway
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins" / "files" / "README.md").read_text(encoding="utf-8")

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from openai.types import Upload
 from openai.types.uploads import UploadPart
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_files.config import FilesConfig
 from gateway_files.files import DATABASE, open_files
 from gateway_files.uploads import CompleteUpload, CreateUpload, ExpiresAfter
+from gateway_testing.server import RunningGateway, run_gateway
 
 CONTENT = bytes(range(256)) * 3000
 ASKED: Any = {"filename": "a.bin", "mime_type": "text/plain", "purpose": "user_data"}

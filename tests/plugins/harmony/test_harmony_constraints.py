@@ -21,9 +21,9 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing.reading import Block, blocks
 from gateway_harmony import HarmonyFormat, HarmonyRenderer, RendererConfig, gateway_model_profile
 from gateway_scripted.instances import minimal_text
+from gateway_testing.reading import Block, blocks
 
 FORMAT = HarmonyFormat()
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

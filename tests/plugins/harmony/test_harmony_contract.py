@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.testing import OutputParserContract
 from gateway_harmony import HarmonyFormat
 from gateway_scripted import ScriptedTokenizer
+from gateway_testing import OutputParserContract
 
 
 class TestHarmonyContract(OutputParserContract):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL = {"type": "function", "name": "get_weather", "parameters": PARAMETERS}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_harmony.markers import MARKERS
+from gateway_testing.server import RunningGateway, run_gateway
 
 pytest.importorskip("gateway_llamacpp", reason="the engine is not installed")
 gguf = pytest.importorskip("gguf", reason="gguf writes the model, and is not installed")

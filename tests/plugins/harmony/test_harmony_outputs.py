@@ -22,9 +22,9 @@ from gateway.deltas import (
 )
 from gateway.protocols import EngineOutput, FinishReason, ParserContext, ToolDefinition
 from gateway.sdk.constraints import custom_schema
-from gateway.testing.reading import Block, blocks, check_grammar
 from gateway_harmony import HarmonyFormat
 from gateway_harmony.markers import MARKERS
+from gateway_testing.reading import Block, blocks, check_grammar
 
 NEXT = "<|start|>assistant"
 THINK = "<|channel|>analysis<|message|>think<|end|>"

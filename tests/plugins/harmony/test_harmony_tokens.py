@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols import EngineOutput, ParserContext, Tokenizer
-from gateway.testing.reading import Block, blocks
 from gateway_harmony import HarmonyFormat
 from gateway_scripted import ScriptedTokenizer
+from gateway_testing.reading import Block, blocks
 
 SCRIPTED = ScriptedTokenizer()
 HEAD = "<|channel|>analysis<|message|>"

@@ -26,10 +26,10 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing.reading import Block, blocks
 from gateway.wire.item_decoding import decode_items
 from gateway_harmony import HarmonyFormat, HarmonyRenderer, RendererConfig, gateway_model_profile
 from gateway_harmony.markers import MARKERS
+from gateway_testing.reading import Block, blocks
 
 SCHEMA = {
     "type": "object",

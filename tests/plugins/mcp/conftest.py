@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.free_ports import free_port
-from gateway.testing.server import run_gateway
+from gateway_testing.free_ports import free_port
+from gateway_testing.server import run_gateway
 
 EXAMPLE = Path(__file__).parent / "mcp_example_server.py"
 COMMAND = [sys.executable, str(EXAMPLE), "stdio"]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from gateway.protocols import SessionContext, ToolServer
-from gateway.testing import ToolServerContract
-from gateway.testing.closing_contract import Reopen
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from gateway_mcp.servers import McpServers
+from gateway_testing import ToolServerContract
+from gateway_testing.closing_contract import Reopen
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
 

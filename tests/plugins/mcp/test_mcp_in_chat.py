@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.chat_grammar import fold_chunks, parse_chunks
+from gateway_testing.chat_grammar import fold_chunks, parse_chunks
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]
 EXAMPLE: dict[str, Any] = {"command": COMMAND}

@@ -13,12 +13,12 @@ import httpx
 import pytest
 
 from gateway.process_pool import ProcessPool
-from gateway.testing.grammar import fold, parse_sse
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.links import ClosingConnections
 from gateway_mcp.remote import KEPT_LISTS, RemoteServers
+from gateway_testing.grammar import fold, parse_sse
 
 HERE = {"enabled": True, "allow_hosts": ["127.0.0.1"], "allow_private": True}
 StartGateway = Callable[..., Any]

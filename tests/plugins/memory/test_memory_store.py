@@ -9,10 +9,10 @@ import random
 import pytest
 
 from gateway.protocols import CompletionPage
-from gateway.testing.store_completion_contract import completion
-from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
+from gateway_testing.store_completion_contract import completion
+from gateway_testing.store_records import message, record
 from tests.clock import Clock
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from anthropic import Anthropic
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 RULES: list[dict[str, Any]] = [
     {"when": "weather in Paris", "pieces": [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.testing import ApiContract
-from gateway.testing.api_contract import ApiRequest
+from gateway_testing import ApiContract
+from gateway_testing.api_contract import ApiRequest
 
 
 class TestMessages(ApiContract):

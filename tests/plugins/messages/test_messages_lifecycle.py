@@ -13,9 +13,9 @@ from anthropic import Anthropic
 
 from gateway.errors import InvalidRequest, ServerShuttingDown
 from gateway.protocols import EngineOutput, EngineRequest
-from gateway.testing.pytest_plugin import StartGateway
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_scripted import ScriptedEngine
+from gateway_testing.pytest_plugin import StartGateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.leaving_client import leaving_client
 from tests.plugins.messages.conftest import CONFIG
 from tests.plugins.messages.messages_grammar import fold_events, parse_events

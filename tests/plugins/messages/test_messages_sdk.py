@@ -13,9 +13,9 @@ from anthropic import Anthropic, AsyncAnthropic
 from pydantic import BaseModel
 
 from gateway.protocols import NamedTool
-from gateway.testing.server import RunningGateway
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Message, Reasoning
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 WEATHER: Any = {

@@ -9,7 +9,7 @@ import pytest
 from anthropic import Anthropic
 from pydantic import BaseModel
 
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 
 CONFIG = {"models": {"tiny": {"engine": "llamacpp", "sampling": {"temperature": 0}}}}
 WEATHER: Any = {

@@ -20,11 +20,11 @@ from gateway.sdk import (
     PrincipalLimits,
     RequestAuthenticator,
 )
-from gateway.testing import RequestAuthenticatorContract
 from gateway_oidc import OidcConfig, open_oidc
 from gateway_oidc.authenticator import OidcAuthenticator
 from gateway_oidc.issuer_client import Unreadable
 from gateway_oidc.issuer_keys import IssuerKeys, IssuerUnavailable
+from gateway_testing import RequestAuthenticatorContract
 from tests.plugins.oidc.local_issuer import LocalIssuer, public_jwk
 
 pytestmark = pytest.mark.anyio

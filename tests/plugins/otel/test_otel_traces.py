@@ -26,7 +26,7 @@ from websockets.sync.client import connect
 import gateway_otel
 from gateway import hookimpl
 from gateway.sdk.tools import functions
-from gateway.testing.server import run_gateway
+from gateway_testing.server import run_gateway
 from tests.e2e.observability.conftest import ReadableLog
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

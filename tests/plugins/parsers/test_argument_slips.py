@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.mutations import cuttings
-from gateway.testing.reading import Block, blocks, check_grammar, feed
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.mutations import cuttings
+from gateway_testing.reading import Block, blocks, check_grammar, feed
 
 TOOLS = {
     "note": ToolDefinition(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.deltas import CallStarted
 from gateway.loop.writers import unused_call_id
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.reading import feed
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.reading import feed
 
 KIMI = (
     "<|tool_calls_section_begin|><|tool_call_begin|>{}<|tool_call_argument_begin|>{}<|tool_call_end|>"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 
 DOCUMENTS = [
     {"title": "Towers", "url": "https://towers.example/eiffel", "text": "330 metres"},

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.deltas import CitationEnded, CitationStarted, Delta, TextDelta
 from gateway.protocols import CallRecord, ParserContext, Source, Turn
-from gateway.testing.reading import check_grammar, feed
 from gateway.wire import items
 from gateway_parsers import BY_NAME, MarkupFormat, compose
+from gateway_testing.reading import check_grammar, feed
 
 ITEMS = msgspec.convert(
     [

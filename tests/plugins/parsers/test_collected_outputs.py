@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from gateway.protocols import OutputFormat, ParserContext, ToolDefinition
-from gateway.testing.mutations import cuttings
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.mutations import cuttings
+from gateway_testing.reading import blocks, check_grammar, feed
 
 DATA = Path(__file__).parents[2] / "data" / "outputs"
 README = Path(__file__).parents[3] / "plugins" / "parsers" / "README.md"

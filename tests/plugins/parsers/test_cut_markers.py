@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, feed
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
+from gateway_testing.reading import blocks, feed
 
 TOOLS = {"f": ToolDefinition(name="f")}
 

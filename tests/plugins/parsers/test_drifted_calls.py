@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ParserContext, Tail, ToolDefinition
-from gateway.testing.mutations import cuttings
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.mutations import cuttings
+from gateway_testing.reading import blocks, check_grammar, feed
 
 WEATHER = {
     "type": "object",

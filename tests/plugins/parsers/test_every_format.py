@@ -18,11 +18,11 @@ from gateway.protocols import (
     TextPiece,
     ToolDefinition,
 )
-from gateway.testing.reading import Block, blocks, check_grammar, cut, feed
 from gateway_parsers import FORMATS, MarkupFormat
 from gateway_parsers.kit.active_markers import ActiveMarkers
 from gateway_parsers.kit.machine import Machine
 from gateway_parsers.spec import FormatSpec
+from gateway_testing.reading import Block, blocks, check_grammar, cut, feed
 
 TOOL = ToolDefinition(
     name="get_weather",

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.deltas import TextDelta
 from gateway.protocols import ModelInfo, ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_parsers import BY_NAME, MarkupFormat, compose
 from gateway_parsers.spec import FormatSpec
+from gateway_testing.reading import blocks, check_grammar, feed
 
 PROPERTIES = {"a": {"type": "string"}, "n": {"type": "integer"}}
 TOOLS = {

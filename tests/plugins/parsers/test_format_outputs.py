@@ -9,8 +9,8 @@ import pytest
 
 from gateway.deltas import CallStarted
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.reading import blocks, check_grammar, feed
 
 PARAMETERS = {
     "type": "object",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_parsers import FORMATS
+from gateway_testing.server import RunningGateway, run_gateway
 
 NAMES = (
     "qwen3", "qwen3_coder", "mimo", "deepseek_v3", "deepseek_v31", "deepseek_v32", "deepseek_v4", "deepseek_v41", "kimi_k2", "glm45",

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from gateway.deltas import CallArgumentsDelta
 from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
 from gateway.sdk.constraints import custom_schema
-from gateway.testing.mutations import cuttings
-from gateway.testing.reading import Block, blocks, check_grammar, feed
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.mutations import cuttings
+from gateway_testing.reading import Block, blocks, check_grammar, feed
+from gateway_testing.server import RunningGateway, run_gateway
 
 PATCH = '*** Begin Patch\n@@\n+ say "a": {b}, [c]\n  \\d é\n*** End Patch'
 COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}}

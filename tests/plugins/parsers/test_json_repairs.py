@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.testing.reading import cut
 from gateway_parsers.kit.json_value import JsonValue
 from gateway_parsers.kit.markers import Marker, MarkerSet
+from gateway_testing.reading import cut
 
 STOPS = MarkerSet((Marker("</tool_call>", "stop"), Marker("[TOOL_CALLS]", "stop")))
 VALUES = st.recursive(

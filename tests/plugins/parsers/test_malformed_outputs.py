@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.reading import blocks, check_grammar, feed
 
 PARAMETERS = {
     "type": "object",

@@ -22,11 +22,11 @@ from gateway.protocols import (
     TextPiece,
     ToolDefinition,
 )
-from gateway.testing.mutations import cuttings, mutated
-from gateway.testing.reading import Block, blocks, check_grammar, feed
 from gateway_harmony import HarmonyFormat
 from gateway_harmony.markers import MARKERS
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
+from gateway_testing.mutations import cuttings, mutated
+from gateway_testing.reading import Block, blocks, check_grammar, feed
 
 DATA = Path(__file__).parents[2] / "data"
 PARAMETERS = {

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 
 from gateway.protocols import OutputFormat, Piece, TextPiece
-from gateway.testing.output_contract import OutputParserContract
 from gateway_parsers import FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
+from gateway_testing.output_contract import OutputParserContract
 
 SHAPES = (
     "qwen3", "qwen3_coder", "glm45", "kimi_k2", "kimi_k3", "deepseek_v3", "deepseek_v32", "llama3_json", "mistral",

@@ -12,7 +12,6 @@ import gateway_parsers
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import ModelContext
 from gateway.protocols import CallPiece, ModelInfo, ReasoningPiece
-from gateway.testing import load_plugins
 from gateway_parsers import (
     BY_NAME,
     FORMATS,
@@ -22,6 +21,7 @@ from gateway_parsers import (
     gateway_register_parsers,
 )
 from gateway_scripted.chatml import CHAT_TEMPLATE
+from gateway_testing import load_plugins
 
 JSON_CALLS = '{{ "<tool_call>\\n{\\"name\\": \\"" + name + "\\", \\"arguments\\": " }}'
 

@@ -19,9 +19,9 @@ from gateway.protocols import (
     ToolDefinition,
 )
 from gateway.sdk.constraints import custom_schema
-from gateway.testing.reading import blocks, feed
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
+from gateway_testing.reading import blocks, feed
 
 HEAD = '<tool_call>\n{"name": "f", "arguments": {"a": '
 

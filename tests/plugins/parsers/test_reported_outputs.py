@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols import OutputFormat, ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, check_grammar, feed
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
+from gateway_testing.reading import blocks, check_grammar, feed
 
 DATA = json.loads((Path(__file__).parents[2] / "data" / "reported_outputs.json").read_text("utf-8"))
 REPORTS: list[dict[str, Any]] = DATA["outputs"]

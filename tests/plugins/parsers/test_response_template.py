@@ -10,9 +10,9 @@ import pytest
 
 from gateway.errors import ConfigurationError
 from gateway.protocols import CallPiece, ModelInfo, ParserContext, ReasoningPiece, TextPiece
-from gateway.testing.reading import Block, read
 from gateway_parsers import MarkupFormat
 from gateway_parsers.response_template import ResponseTemplateConfig, spec_of_template
+from gateway_testing.reading import Block, read
 
 THINKING = {"open": ["<think>\n", "<thought>"], "close": "\n</think>\n\n", "content": "text"}
 JSON_CALLS = {

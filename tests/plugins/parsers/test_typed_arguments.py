@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, feed
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_parsers.kit.nested_tags import NestedTagCalls
 from gateway_parsers.kit.tag_calls import TagCalls
 from gateway_parsers.kit.template import fill
+from gateway_testing.reading import blocks, feed
 
 FAMILIES = [
     "qwen3_coder", "mimo", "seed_oss", "minimax_m2", "minimax_m3", "glm45", "glm47", "deepseek_v32", "step3", "hy_v3",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.protocols import ParserContext, ToolDefinition
-from gateway.testing.reading import blocks, check_grammar, cut, feed
 from gateway_parsers import BY_NAME, HeaderCalls, JsonCalls, MarkupFormat, TagCalls
 from gateway_parsers.kit import labels
+from gateway_testing.reading import blocks, check_grammar, cut, feed
 
 PROPERTIES = {"a": {"type": "string"}, "n": {"type": "integer"}}
 TOOLS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StoreUnavailable
-from gateway.testing.postgres_process import PostgresProcess
 from gateway_postgres import PostgresConfig, open_postgres
+from gateway_testing.postgres_process import PostgresProcess
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.free_ports import free_port
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.store_records import record
 from gateway_postgres import PostgresConfig, open_postgres
+from gateway_testing.free_ports import free_port
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.store_records import record
 
 pytestmark = pytest.mark.anyio
 

@@ -16,15 +16,15 @@ from msgspec import structs
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
-from gateway.testing import check_plugin
-from gateway.testing.postgres_process import PostgresProcess
-from gateway.testing.store_part_contract import image_url, seeing
-from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_postgres.failures import is_temporary
 from gateway_postgres.schema import prepare
 from gateway_sql import VERSIONS, Operation, Statement
+from gateway_testing import check_plugin
+from gateway_testing.postgres_process import PostgresProcess
+from gateway_testing.store_part_contract import image_url, seeing
+from gateway_testing.store_records import message, record
 from tests.switched_address import switched_address
 from tests.waiting import wait_until_async
 

@@ -13,8 +13,8 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway_prompts.config import PromptsConfig
+from gateway_testing.server import RunningGateway, run_gateway
 
 README = Path(__file__).parents[3] / "plugins" / "prompts" / "README.md"
 

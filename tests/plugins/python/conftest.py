@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.testing.server import RunningGateway, run_gateway
+from gateway_testing.server import RunningGateway, run_gateway
 from tests.plugins.sandboxed import family_models, or_skip
 
 FAMILIES = ("qwen3", "harmony")

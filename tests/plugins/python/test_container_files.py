@@ -15,8 +15,8 @@ import openai
 import pytest
 
 from gateway.errors import ConfigurationError
-from gateway.testing.grammar import fold, parse_sse
-from gateway.testing.server import RunningGateway
+from gateway_testing.grammar import fold, parse_sse
+from gateway_testing.server import RunningGateway
 
 pytestmark = pytest.mark.slow
 

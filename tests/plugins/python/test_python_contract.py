@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.protocols import ToolServer
-from gateway.testing import ToolServerContract
 from gateway.wire.tools import CodeInterpreterTool
 from gateway_python.plugin import PythonConfig, open_interpreters
+from gateway_testing import ToolServerContract
 from tests.plugins.sandboxed import opened_containers
 
 CONFIG = PythonConfig(time_limit=60.0)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.protocols import Policy
-from gateway.testing import PolicyContract
-from gateway.testing.closing_contract import Reopen
 from gateway_redact import RedactConfig, open_redact
+from gateway_testing import PolicyContract
+from gateway_testing.closing_contract import Reopen
 
 CONFIG = RedactConfig(patterns=[r"\d{4}", r"secret-\w+"])
 

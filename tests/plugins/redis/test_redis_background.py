@@ -23,7 +23,6 @@ from gateway.responses.plan import make_plan
 from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.testing.grammar import fold
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id
 from gateway.wire.request import convert_response_request
@@ -32,6 +31,7 @@ from gateway_redis import RedisConfig, open_redis
 from gateway_redis.event_writer import RedisEventWriter
 from gateway_redis.store import RedisStore
 from gateway_scripted import ScriptedEngine, ScriptedTokenizer, parse_scenario
+from gateway_testing.grammar import fold
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

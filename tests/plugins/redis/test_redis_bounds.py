@@ -12,11 +12,11 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.protocols import CompletionPage
-from gateway.testing.store_completion_contract import completion
-from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.store import RedisStore
+from gateway_testing.store_completion_contract import completion
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -22,11 +22,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.stores import through_outage
-from gateway.testing.free_ports import free_port
-from gateway.testing.redis_process import RedisProcess, redis_server
-from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.store import RedisStore
+from gateway_testing.free_ports import free_port
+from gateway_testing.redis_process import RedisProcess, redis_server
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.errors import StoreUnavailable
-from gateway.testing.store_records import record
 from gateway_redis import RedisConfig, open_redis
+from gateway_testing.store_records import record
 from tests.switched_address import switched_address
 from tests.waiting import wait_until_async
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.testing.store_part_contract import image_url, seeing
-from gateway.testing.store_records import message, record
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.parts import PartTable
 from gateway_redis.store import RedisStore
+from gateway_testing.store_part_contract import image_url, seeing
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

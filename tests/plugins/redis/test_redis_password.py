@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.testing.free_ports import free_port
 from gateway_redis import RedisConfig, open_redis
+from gateway_testing.free_ports import free_port
 
 pytestmark = pytest.mark.anyio
 

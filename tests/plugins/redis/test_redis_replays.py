@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 
-from gateway.testing.grammar import parse_sse
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.grammar import parse_sse
+from gateway_testing.pytest_plugin import StartGateway
 
 
 def test_a_number_beyond_all_events_is_their_end(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openai import NotFoundError
 
-from gateway.testing.pytest_plugin import StartGateway
+from gateway_testing.pytest_plugin import StartGateway
 
 
 def test_what_one_gateway_stores_another_lists_changes_and_deletes(

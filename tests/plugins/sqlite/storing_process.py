@@ -11,9 +11,9 @@ import resource
 import sys
 
 from gateway.errors import StoreUnavailable
-from gateway.testing.store_records import message, record
 from gateway.wire.response import Conversation
 from gateway_sqlite import SqliteConfig, open_sqlite
+from gateway_testing.store_records import message, record
 
 
 def say(*words: object) -> None:

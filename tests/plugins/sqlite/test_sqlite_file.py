@@ -15,12 +15,12 @@ import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.protocols import UsageCount, UsageCounters
-from gateway.testing.store_records import message, record
 from gateway_sql import VERSIONS, Operation, Statement
 from gateway_sql.upkeep import Upkeep
 from gateway_sqlite import SqliteConfig, open_sqlite, writer
 from gateway_sqlite.connections import connect, translated
 from gateway_sqlite.schema import prepare
+from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio

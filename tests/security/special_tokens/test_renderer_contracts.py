@@ -19,7 +19,6 @@ from gateway.protocols import (
     ToolDefinition,
     Turn,
 )
-from gateway.testing import RendererContract
 from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_harmony import HarmonyRenderer, RendererConfig
@@ -27,6 +26,7 @@ from gateway_harmony.encoding import harmony
 from gateway_harmony.markers import MARKERS
 from gateway_scripted import ScriptedTokenizer
 from gateway_scripted.chatml import CHAT_TEMPLATE
+from gateway_testing import RendererContract
 
 
 class TestChatTemplate(RendererContract):

@@ -4,8 +4,8 @@ import pytest
 
 import gateway_bracketed
 from gateway.sdk import ModelContext, ModelInfo, NoConfig, OutputFormat, ParserContext
-from gateway.testing import OutputParserContract
-from gateway.testing.reading import Block, read
+from gateway_testing import OutputParserContract
+from gateway_testing.reading import Block, read
 
 CONTEXT = ModelContext(info=ModelInfo(name="m", engine="e"), tokenizer=None)
 

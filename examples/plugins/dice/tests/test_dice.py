@@ -7,7 +7,7 @@ import pytest
 import gateway_dice
 from gateway.sdk import NoConfig, ToolServer
 from gateway.sdk.tools import functions
-from gateway.testing import ToolServerContract
+from gateway_testing import ToolServerContract
 
 
 class TestDice(ToolServerContract):

@@ -7,7 +7,7 @@ import pytest
 
 import gateway_shout
 from gateway.sdk import Engine, EngineContext
-from gateway.testing import EngineContract
+from gateway_testing import EngineContract
 
 
 class TestShout(EngineContract):

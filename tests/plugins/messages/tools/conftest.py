@@ -29,10 +29,10 @@ from gateway.protocols import (
     ToolServer,
     ToolSession,
 )
-from gateway.testing.server import RunningGateway, run_gateway
 from gateway.tools.functions import functions
 from gateway.wire import items
 from gateway_scripted import ScriptedEngine
+from gateway_testing.server import RunningGateway, run_gateway
 
 PAGE = "https://tower.example/facts"
 MCP_SERVER = Path(__file__).parents[2] / "mcp" / "mcp_example_server.py"
