@@ -95,7 +95,8 @@ def check_contents(folder: Path, dist: Path) -> None:
         assert f"{info}/licenses/LICENSE" in names, f"{stem}: no LICENSE"
         assert f"{module}/py.typed" in names, f"{stem}: no py.typed"
         registers = f"{info}/entry_points.txt" in names
-        assert registers == ("entry-points" in project), f"{stem}: no entry point"
+        promised = not project.keys().isdisjoint(("entry-points", "scripts"))
+        assert registers == promised, f"{stem}: no entry point"
         assert metadata["License-Expression"] == "Apache-2.0", stem
         assert metadata["Requires-Python"] == ">=3.11", stem
         assert len(metadata.get_payload()) > 200, f"{stem}: no README"
