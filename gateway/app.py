@@ -93,7 +93,6 @@ from gateway.routes.websocket import is_socket_path, refuse_handshake, responses
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
-from gateway.uvicorn_internals.fast_path import unchunked
 from gateway.wire.ids import new_id
 from gateway.wire.response import error_body
 
@@ -160,8 +159,6 @@ class GatewayApp(Litestar):
         stats.enter()
         if self.client_address is not None and INTERNAL_CALLER not in scope:
             stats.client = self.client_address.of(scope)
-        if scope["http_version"] == "1.0":
-            send = unchunked(send)
         scope[DIRECT_SEND] = send
 
         added = [(b"x-request-id", request_id), (b"openai-version", OPENAI_VERSION)]

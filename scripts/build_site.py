@@ -43,6 +43,8 @@ LIST_ITEM = re.compile(r"( *)((?:[-*]|\d+\.) +)")
 def sources() -> dict[str, str]:
     """The pages, by their paths in the repository: each one's path in the site."""
     found = {f"docs/{page.name}": page.name for page in sorted((ROOT / "docs").glob("*.md"))}
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        found[f"docs/decisions/{page.name}"] = f"decisions/{page.name}"
     for kind in ("plugins", "backends"):
         for page in sorted(ROOT.glob(f"{kind}/*/README.md")):
             found[page.relative_to(ROOT).as_posix()] = f"packages/{page.parent.name}.md"
@@ -139,12 +141,14 @@ def write_pages(folder: Path, *, versioned: bool = False) -> None:
         (pages / place).write_text(
             site_page(source, (ROOT / source).read_text(encoding="utf-8"), places), encoding="utf-8"
         )
-    packages = [place for place in places.values() if place.startswith("packages/")]
-    listed = "Packages:\n" + "\n".join(f"          - {place}" for place in sorted(packages))
     settings = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    for name in ("Packages", "Decisions"):
+        listed = sorted(each for each in places.values() if each.startswith(f"{name.lower()}/"))
+        lines = "".join(f"\n          - {place}" for place in listed)
+        settings = settings.replace(f"{name}: []", f"{name}:{lines}")
     if versioned:
         settings += "extra:\n  version:\n    provider: mike\n"
-    (folder / "mkdocs.yml").write_text(settings.replace("Packages: []", listed), encoding="utf-8")
+    (folder / "mkdocs.yml").write_text(settings, encoding="utf-8")
 
 
 def this_version() -> str:

@@ -12,7 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "plugins/*/README.md", "backends/*/README.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/decisions/*.md",
+        "plugins/*/README.md",
+        "backends/*/README.md",
+    )
     for page in ROOT.glob(pattern)
 )
 NAMED = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/plugins.md")

@@ -13,12 +13,10 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
+from gateway.http_server.client_connection import connection_of
 from gateway.loop.run_scope import RunScope
 from gateway.request_stats import current_request
-from gateway.routes.answer_head import AnswerHead
 from gateway.routes.body_slices import SLICE, send_body
-from gateway.uvicorn_internals.disconnect import on_disconnect
-from gateway.uvicorn_internals.fast_path import SingleWrite, unbegun_cycle, write_answer
 from gateway.wire.common import encode
 from gateway.wire.response import error_body
 
@@ -57,19 +55,10 @@ class JsonAnswer:
             headers.append(answered_by(self._model))
         body = self.body
         more = len(body) > SLICE
-        head = getattr(send, "__self__", None)
-        if isinstance(head, AnswerHead) and not more:
-            cycle = unbegun_cycle(head.server_send)
-            if cycle is not None:
-                write_answer(cycle, self._status, head.begin(self._status, headers), body)
-                return
         start: Any = {"type": "http.response.start", "status": self._status, "headers": headers}
         send_directly = direct(scope, send)
-        with SingleWrite(send_directly):
-            await send(start)
-            await send_directly(
-                {"type": "http.response.body", "body": body[:SLICE], "more_body": more}
-            )
+        await send(start)
+        await send_directly({"type": "http.response.body", "body": body[:SLICE], "more_body": more})
         if more:
             await send_body(send_directly, body, at=SLICE)
 
@@ -97,9 +86,11 @@ def error_answer(error: GatewayError) -> ASGIResponse:
 class WhileConnected:
     """Within the context, the calling task is cancelled if the client leaves. The context ends this cancellation."""
 
-    __slots__ = ("_left", "_receive", "_task", "_unwatch")
+    __slots__ = ("_connection", "_left", "_receive", "_task", "_unwatch")
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        """The body of the request must have been read."""
+        self._connection = connection_of(scope)
         self._receive = receive
         self._left = False
 
@@ -107,7 +98,9 @@ class WhileConnected:
         task = asyncio.current_task()
         assert task is not None, "ASGI applications run in a task"
         self._task = task
-        self._unwatch: Callable[[], object] | None = on_disconnect(self._receive, self._leave)
+        self._unwatch: Callable[[], object] | None = None
+        if self._connection is not None:
+            self._unwatch = self._connection.on_disconnect(self._leave)
         if self._unwatch is None:
             self._unwatch = asyncio.create_task(self._listen()).cancel
 
@@ -161,7 +154,7 @@ class PlainAnswer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            with WhileConnected(receive):
+            with WhileConnected(scope, receive):
                 try:
                     answer = await self._make()
                 except GatewayError as error:

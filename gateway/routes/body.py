@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Mapping
 from litestar.types import Receive
 
 from gateway.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
+from gateway.http_server.client_connection import connection_of
 from gateway.request_stats import current_request
 from gateway.routes.compressed import CODINGS, decompressed
 from gateway.routes.state import HttpRequest
 from gateway.runtime.services import Services
-from gateway.uvicorn_internals.fast_path import arrived_body
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
 
@@ -45,17 +45,17 @@ async def read_body(
     coding = _coding(headers) if b"content-encoding" in headers else None
     if coding is not None and coding not in CODINGS:
         raise _unsupported(coding, "gzip, zstd")
-    body = arrived_body(request.receive)
-    if body is None:
-        _check_length(headers, config.max_body_bytes)
+    _check_length(headers, config.max_body_bytes)
+    connection = connection_of(request.scope)
+    if connection is not None and connection.has_whole_body:
+        body = await _read_all(request.receive, config.max_body_bytes)
+    else:
         # One timeout for the whole body: a timeout per part costs several times as much.
         try:
             async with asyncio.timeout(config.body_timeout):
                 body = await _read_all(request.receive, config.max_body_bytes)
         except TimeoutError:
             raise _too_slow(config.body_timeout) from None
-    elif len(body) > config.max_body_bytes:
-        raise _too_large(config.max_body_bytes)
     if coding is not None and body:
         body = await decompressed(body, coding, config.max_body_bytes)
     stats = current_request()

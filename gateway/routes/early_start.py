@@ -9,6 +9,7 @@ from typing import Any
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
+from gateway.http_server.client_connection import chunked_connection
 from gateway.routes.answers import SSE_HEADERS, direct, note_error
 from gateway.routes.state import HttpRequest, services_of
 from gateway.routes.stream_body import StreamBody
@@ -38,7 +39,12 @@ class EarlyStart:
         """`fail` returns all that is sent if the preparation fails after that. `headers` and `idle_seconds`: see
         `StreamedAnswer`."""
         self._request, self._fail = request, fail
-        self._body = StreamBody(request.send, direct(request.scope, request.send), lambda: headers)
+        self._body = StreamBody(
+            request.send,
+            direct(request.scope, request.send),
+            lambda: headers,
+            chunked_connection(request.scope),
+        )
         keep_open(self._body, services_of(request), idle_seconds, lambda: idle)
         scope: Any = request.scope
         scope[STREAM_BODY] = self._body

@@ -11,26 +11,20 @@ from typing import Final
 
 from litestar.types import Send
 
+from gateway.http_server.client_connection import ChunkWriter, ClientConnection
 from gateway.loop.sinks import ACCEPTED
-from gateway.routes.answer_head import AnswerHead
 from gateway.routes.body_slices import SLICE, send_body
 from gateway.shared_timers import SharedTimer, SharedTimers
-from gateway.uvicorn_internals.fast_path import (
-    ChunkWriter,
-    SingleWrite,
-    chunk_writer,
-    unbegun_cycle,
-    write_beginning,
-)
 
-_FRAMING: Final = frozenset((b"connection", b"content-length", b"transfer-encoding"))
-"""Headers of a plugin's API on which the server has to act."""
+_FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
+"""Headers of a plugin's API by which the body may be something else than chunks."""
 
 
 class StreamBody:
-    """The body of a streamed answer. Its head leaves in one write with its first part."""
+    """The body of a streamed answer."""
 
     __slots__ = (
+        "_connection",
         "_headers",
         "_is_sending",
         "_send",
@@ -44,9 +38,14 @@ class StreamBody:
     )
 
     def __init__(
-        self, send_head: Send, send: Send, headers: Callable[[], Iterable[tuple[bytes, bytes]]]
+        self,
+        send_head: Send,
+        send: Send,
+        headers: Callable[[], Iterable[tuple[bytes, bytes]]],
+        connection: ClientConnection | None = None,
     ) -> None:
-        """`headers` are asked for when the head is sent."""
+        """`headers` are asked for when the head is sent. `connection`: see `chunked_connection`."""
+        self._connection = connection
         self._send_head = send_head
         self._send = send
         self._headers = headers
@@ -74,7 +73,7 @@ class StreamBody:
         if self._sending is not None:
             return self._write_after(part)
         if self._writer is None:
-            return ACCEPTED if self._begin_at_once(part) else self._begin(part)
+            return self._begin(part)
         if len(part) <= SLICE and self._writer.write(part):
             return ACCEPTED
         self._writer.wrote_at = monotonic()
@@ -162,29 +161,13 @@ class StreamBody:
             self._sending = asyncio.create_task(self._send_part(part))
             writer.wrote_at = monotonic()
 
-    def _begin_at_once(self, part: bytes) -> bool:
-        """Send the head and the first part, if nothing has to be waited for. Returns whether it did."""
-        head = getattr(self._send_head, "__self__", None)
-        if not isinstance(head, AnswerHead) or not 0 < len(part) <= SLICE:
-            return False
-        cycle = unbegun_cycle(self._send)
-        if cycle is None:
-            return False
-        headers = [*self._headers()]
-        if not _FRAMING.isdisjoint(name.lower() for name, _ in headers):
-            return False
-        write_beginning(cycle, 200, head.begin(200, headers), part)
-        self._opened().wrote_at = monotonic()
-        return True
-
     async def _begin(self, part: bytes) -> None:
         self._is_sending, started = True, False
         first, rest = part[:SLICE], part[SLICE:]
         try:
-            with SingleWrite(self._send):
-                await self._start()
-                started = True
-                await self._send_part(first)
+            await self._start()
+            started = True
+            await self._send_part(first)
             if rest:
                 first, rest = rest, b""
                 await self._send_part(first)
@@ -212,7 +195,7 @@ class StreamBody:
             sending.exception()  # the next part fails likewise
 
     def _opened(self) -> ChunkWriter:
-        self._writer = writer = chunk_writer(self._send)
+        self._writer = writer = ChunkWriter(self._connection)
         self.write_chunk = None if self._unsent else writer.write
         self._is_sending = False
         return writer
@@ -223,9 +206,10 @@ class StreamBody:
             self._timer = None
 
     async def _start(self) -> None:
-        await self._send_head(
-            {"type": "http.response.start", "status": 200, "headers": [*self._headers()]}
-        )
+        headers = [*self._headers()]
+        if not _FRAMING.isdisjoint(name.lower() for name, _ in headers):
+            self._connection = None
+        await self._send_head({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _send_part(self, part: bytes) -> None:
         """Send `part`, a large one in slices."""

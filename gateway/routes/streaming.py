@@ -10,6 +10,7 @@ from typing import ClassVar
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
+from gateway.http_server.client_connection import chunked_connection
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
 from gateway.responses.run import ResponseRun
@@ -100,12 +101,12 @@ class StreamedAnswer(ABC):
         metrics.open_streams += 1
         body: StreamBody | None = scope.pop(STREAM_BODY, None)  # type: ignore[misc]
         if body is None:
-            body = StreamBody(send, direct(scope, send), self.headers)
+            body = StreamBody(send, direct(scope, send), self.headers, chunked_connection(scope))
             keep_open(body, self._services, self._idle_seconds, self._sign)
         elif body.go_on(self.headers, self._sign):
             self.begin_silent()
         try:
-            with WhileConnected(receive):
+            with WhileConnected(scope, receive):
                 try:
                     work = self.make(body)
                     last = await (asyncio.create_task(work) if self.is_resumed_often else work)

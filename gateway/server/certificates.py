@@ -16,9 +16,9 @@ from cryptography import x509
 
 from gateway.config import ServerConfig
 from gateway.errors import ConfigurationError
+from gateway.http_server.connections import ServingConfig
 from gateway.startup.settings import EncryptedKey, check_tls, refuse_passphrase
 from gateway.task_context import running_task
-from gateway.uvicorn_internals.connections import ServingConfig
 
 logger = logging.getLogger("gateway.server.certificates")
 

@@ -27,6 +27,10 @@ from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource, changes
 from gateway.engine_process.starting import EngineProcesses, EngineStarter
 from gateway.errors import ConfigurationError, GatewayError, ServerShuttingDown
+from gateway.http_server.connections import Connections, ServingConfig
+from gateway.http_server.http_protocol import LimitedHttpProtocol
+from gateway.http_server.request_starts import RequestStarts
+from gateway.http_server.websocket_protocol import LimitedWebSocketProtocol
 from gateway.plugins import PluginSet, load_plugins
 from gateway.runtime.model_slot import ModelSlot, ModelUse
 from gateway.runtime.services import NamedApi, Services
@@ -48,10 +52,6 @@ from gateway.server.workers import END_SECONDS, host_settings, run_workers
 from gateway.startup.selection import check_configuration
 from gateway.startup.service_opening import open_services
 from gateway.task_context import running_task
-from gateway.uvicorn_internals.connections import Connections, ServingConfig
-from gateway.uvicorn_internals.fast_path import plain_asgi
-from gateway.uvicorn_internals.fast_path_check import fast_path_problem
-from gateway.uvicorn_internals.protocol_check import UVICORN, check_protocols, load_protocols
 
 logger = logging.getLogger("gateway.server.server")
 
@@ -88,7 +88,7 @@ class GatewayServer(uvicorn.Server):
         self._source = source
         self._reload_asked = False
         self._reloading: asyncio.Task[None] | None = None
-        self._limits = config.limits
+        self._limits, self._starts = config.limits, config.starts
         self._services = services
         self._certificates = (
             WatchedCertificates(services.config.server, config, services.metrics.certificate_expiry)
@@ -185,7 +185,7 @@ class GatewayServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services = self._services
         # Requests that have arrived are not refused: they are begun, and their tasks run once.
-        self._limits.starts.begin_all()
+        self._starts.begin_all()
         await asyncio.sleep(0)
         services.draining = True
         if self._announce:
@@ -346,7 +346,7 @@ async def _serve(
             await stack.enter_async_context(running_task(heartbeat.beat()))
         tune_garbage_collector()
         tune_thread_switches()
-        settings = await uvicorn_config(config, app_of(services))
+        settings = uvicorn_config(config, app_of(services))
         server = GatewayServer(settings, services, announce=announce, source=source)
         await server.serve(list(listening))
     return 0
@@ -378,18 +378,15 @@ def findable(file: Path) -> AbstractContextManager[None]:
     return pid_file(file)
 
 
-async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
-    """Return uvicorn's settings, with protocols that passed the self-check.
-
-    Raises `ConfigurationError` if the installed uvicorn cannot carry the limits of connections. If it only lacks what the fast
-    path of streams needs, answers are sent by plain ASGI, and one line of the log says so.
-    """
+def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
+    """Return uvicorn's settings. Raises `ConfigurationError` if the files for TLS cannot be used."""
     server = config.server
-    protocols = load_protocols()
+    starts = RequestStarts(app)
     settings = ServingConfig(
-        app,
-        http=protocols.http,
-        ws=protocols.websocket,
+        starts,
+        interface="asgi3",
+        http=LimitedHttpProtocol,
+        ws=LimitedWebSocketProtocol,
         ws_max_size=min(server.max_body_bytes, server.max_websocket_bytes),
         ws_per_message_deflate=False,  # a small message could unpack to a thousand times its size
         lifespan="off",
@@ -413,14 +410,5 @@ async def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
             raise ConfigurationError(
                 f"server.tls_certificate, tls_key or tls_client_ca cannot be used: {error}."
             ) from error
-    settings.limits = Connections(server)
-    await check_protocols(settings)
-    problem = await fast_path_problem(settings)
-    if problem is not None:
-        logger.warning(
-            "streams are sent by plain ASGI, which is slower: uvicorn %s does not have what the fast path needs (%s); it works with "
-            "uvicorn%s",
-            uvicorn.__version__, problem, UVICORN,
-        )  # fmt: skip
-        settings.loaded_app = plain_asgi(settings.loaded_app)
+    settings.limits, settings.starts = Connections(server), starts
     return settings

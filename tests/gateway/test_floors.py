@@ -36,7 +36,7 @@ FLOORS = (
         "net",
         "stores",
     ),
-    ("forms", "process_pool", "reasoning_meter", "request_log", "uvicorn_internals"),
+    ("forms", "process_pool", "reasoning_meter", "request_log", "http_server"),
     (
         "caches",
         "light_histograms",

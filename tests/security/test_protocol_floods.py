@@ -15,20 +15,10 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.config import ServerConfig
-from gateway.uvicorn_internals.canned import Exchange, open_exchange
-from gateway.uvicorn_internals.connections import Connections, ServingConfig
-from gateway.uvicorn_internals.http_protocol import (
-    MAX_HEADERS,
-    MAX_SMALL_CHUNKS,
-    LimitedHttpProtocol,
-)
-from gateway.uvicorn_internals.websocket_protocol import (
-    FRAMES_AT_ONCE,
-    FRAMES_PER_SECOND,
-    LimitedWebSocketProtocol,
-)
+from gateway.http_server.http_protocol import MAX_HEADERS, MAX_SMALL_CHUNKS
+from gateway.http_server.websocket_protocol import FRAMES_AT_ONCE, FRAMES_PER_SECOND
 from gateway_testing.server import RunningGateway, run_gateway
+from tests.canned_connections import Canned, websocket
 from tests.lines import lines_run
 
 LONG = 60.0
@@ -126,81 +116,65 @@ def test_what_clients_send_is_answered(gateway: RunningGateway) -> None:
         assert client.state is State.OPEN
 
 
-async def _accept(scope: Any, receive: Any, send: Any, exchange: Exchange) -> None:
+async def _accept(scope: Any, receive: Any, send: Any) -> None:
     await receive()
     await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
     while (await receive())["type"] != "websocket.disconnect":
         pass
 
 
-HANDSHAKE = (
-    b"GET /x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
-    b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-
-
-async def websocket() -> tuple[Exchange, Any]:
-    settings = ServingConfig(
-        _accept, http=LimitedHttpProtocol, ws=LimitedWebSocketProtocol, lifespan="off", log_config=None
-    )  # fmt: skip
-    settings.limits = Connections(ServerConfig())
-    exchange = open_exchange(settings, _accept)
-    exchange.protocol.data_received(HANDSHAKE)
-    made = exchange.connection.protocol
-    made.app, made._limits = exchange.protocol.app, exchange.protocol._limits
+async def accepted() -> tuple[Canned, Any]:
+    canned = await websocket(_accept)
     for _ in range(10):
         await asyncio.sleep(0)
-    return exchange, made
+    return canned, canned.protocol
 
 
 @pytest.mark.anyio
 async def test_of_several_pings_the_latest_is_answered() -> None:
-    exchange, made = await websocket()
-    exchange.connection.writes.clear()
+    canned, made = await accepted()
+    canned.transport.writes.clear()
     made.data_received(b"".join(frame(Opcode.PING, b"%d" % number) for number in range(400)))
     answer = Frame(Opcode.PONG, b"399").serialize(mask=False)
-    assert exchange.connection.writes == [answer]
+    assert canned.transport.writes == [answer]
     # A client that does not read is answered once it does.
     made.pause_writing()
     for number in range(9):
         made.data_received(frame(Opcode.PING, b"%d" % number))
-    assert exchange.connection.writes == [answer]
+    assert canned.transport.writes == [answer]
     made.resume_writing()
-    assert exchange.connection.writes[1:] == [Frame(Opcode.PONG, b"8").serialize(mask=False)]
-    exchange.end()
-    await exchange.finish()
+    assert canned.transport.writes[1:] == [Frame(Opcode.PONG, b"8").serialize(mask=False)]
+    await canned.end()
 
 
 @pytest.mark.anyio
 async def test_a_burst_is_not_read_to_its_end() -> None:
     for data in (frame(Opcode.PING), frame(Opcode.TEXT), frame(Opcode.TEXT, b"x" * 100)):
-        exchange, made = await websocket()
+        canned, made = await accepted()
         with lines_run("websockets/frames.py", "websocket_protocol.py") as lines:
             made.data_received(data * 500_000)
             for _ in range(1000):
                 await asyncio.sleep(0)
-        assert exchange.connection.closed
+        assert canned.transport.closing
         assert made._rest == b""
         assert lines.count < 400 * FRAMES_AT_ONCE
-        exchange.end()
-        await exchange.finish()
+        await canned.end()
 
 
 @pytest.mark.anyio
 async def test_frames_are_counted_by_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange, made = await websocket()
+    canned, made = await accepted()
     now = made.loop.time()
     monkeypatch.setattr(made, "loop", Clock(now))
     for _ in range(20):
         made.loop.now += 10
         made.data_received(frame(Opcode.PING) * min(FRAMES_AT_ONCE, FRAMES_PER_SECOND * 10))
-    assert not exchange.connection.closed
+    assert not canned.transport.closing
     made.loop.now += 1
     made.data_received(frame(Opcode.PING) * (FRAMES_PER_SECOND + 1))
-    assert exchange.connection.closed
+    assert canned.transport.closing
     monkeypatch.undo()
-    exchange.end()
-    await exchange.finish()
+    await canned.end()
 
 
 class Clock:

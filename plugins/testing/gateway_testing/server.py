@@ -108,7 +108,7 @@ async def _serve(
     try:
         async with AsyncExitStack() as stack:
             services = await open_services(config, plugins, stack)
-            settings = await uvicorn_config(config, app_of(services))
+            settings = uvicorn_config(config, app_of(services))
             server = _Announcing(settings, services, announce=False)
             server.started_future = started
             await server.serve([listening])

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from litestar.types import Message, Send
+from litestar.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -26,11 +26,11 @@ import gateway_scripted
 from benchmarks import null_engine
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import EngineError, GatewayError
+from gateway.http_server.client_connection import ClientConnection
 from gateway.loop.choices import ByteSink
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
-from gateway.routes.answer_head import AnswerHead
 from gateway.routes.answers import JsonAnswer
 from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
@@ -105,18 +105,23 @@ def uvicorn_send(connection: Connection) -> Any:
     ).send  # fmt: skip
 
 
-async def test_the_head_leaves_with_the_first_part_and_a_later_part_makes_no_coroutine() -> None:
-    connection = Connection()
+def body_on(connection: Connection) -> StreamBody:
+    """A body whose chunks are written to `connection`."""
     send = uvicorn_send(connection)
-    body = StreamBody(send, send, lambda: HEADERS)
+    return StreamBody(send, send, lambda: HEADERS, ClientConnection(connection, lambda: None))
+
+
+async def test_a_part_after_the_first_makes_no_coroutine() -> None:
+    connection = Connection()
+    body = body_on(connection)
     assert not await body.has_begun()
     await body.write(b"one")
     assert await body.has_begun()
     assert body.write(b"two") is ACCEPTED
     await body.end(b"three")
-    first, second, *rest = connection.written
-    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
-    assert first.endswith(b"\r\n\r\n3\r\none\r\n")
+    head, first, second, *rest = connection.written
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert first == b"3\r\none\r\n"
     assert (second, b"".join(rest)) == (b"3\r\ntwo\r\n", b"5\r\nthree\r\n0\r\n\r\n")
 
 
@@ -186,16 +191,14 @@ async def test_a_part_whose_sending_is_cancelled_comes_before_the_next(signs: bo
 LARGE = bytes(range(256)) * (3 * SLICE // 256) + b"and a rest"
 
 
-async def test_a_large_part_is_sent_in_slices_the_first_with_the_head() -> None:
+async def test_a_large_part_is_sent_in_slices() -> None:
     connection = Connection()
-    send = uvicorn_send(connection)
-    body = StreamBody(send, send, lambda: HEADERS)
+    body = body_on(connection)
     await body.write(LARGE)
     await body.write(LARGE)
     await body.end(LARGE)
-    head, _, first = connection.written[0].partition(b"\r\n\r\n")
+    head, *chunks = connection.written
     assert head.startswith(b"HTTP/1.1 200 OK\r\n")
-    chunks = [first, *connection.written[1:]]
     assert max(map(len, chunks)) < SLICE + 32
     assert unchunked(b"".join(chunks)) == LARGE * 3
 
@@ -272,27 +275,19 @@ async def test_no_sign_comes_within_a_large_part_that_has_waited_for_one() -> No
     assert b"".join(client.parts).replace(b"sign", b"") == b"one" + LARGE + b"end"
 
 
-class Head(AnswerHead):
-    """The head of an answer that nothing counts."""
-
-    def __init__(self, send: Send) -> None:
-        self.server_send = send
-
-    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        return headers
-
-
 async def test_headers_of_an_api_on_which_the_server_acts_are_acted_on() -> None:
     for header in ((b"connection", b"close"), (b"content-length", b"6"), (b"x-other", b"1")):
         connection = Connection()
         send = uvicorn_send(connection)
-        body = StreamBody(Head(send).send, send, lambda header=header: [header])  # type: ignore[misc]
+        direct = ClientConnection(connection, lambda: None)
+        body = StreamBody(send, send, lambda header=header: [header], direct)  # type: ignore[misc]
         await body.write(b"one")
         await body.end(b"two")
         written = b"".join(connection.written)
         assert connection.closed == (header[0] == b"connection")
         assert (b"transfer-encoding: chunked" in written) == (header[0] != b"content-length")
         assert b": ".join(header) in written
+        assert (b"3\r\n" in written) == (header[0] != b"content-length")
 
 
 async def test_a_large_json_answer_is_sent_in_slices() -> None:
@@ -300,9 +295,9 @@ async def test_a_large_json_answer_is_sent_in_slices() -> None:
     send = uvicorn_send(connection)
     scope: Any = {"type": "http"}
     await JsonAnswer(LARGE, 200)(scope, Client().receive, send)
-    head, _, first = connection.written[0].partition(b"\r\n\r\n")
+    head, *parts = connection.written
     assert b"content-length: %d" % len(LARGE) in head
-    assert b"".join((first, *connection.written[1:])) == LARGE
+    assert b"".join(parts) == LARGE
     assert max(map(len, connection.written)) < SLICE + 1024
 
 
@@ -315,8 +310,7 @@ async def test_a_body_without_parts_has_a_head_and_an_end() -> None:
 
 async def test_a_body_can_be_opened_before_there_is_a_part() -> None:
     connection = Connection()
-    send = uvicorn_send(connection)
-    body = StreamBody(send, send, lambda: HEADERS)
+    body = body_on(connection)
     write_chunk = await body.open()
     assert connection.written[0].endswith(b"\r\n\r\n")
     assert await body.has_begun()
@@ -428,7 +422,7 @@ async def test_silence_is_broken_by_comments(services: Services) -> None:
         await asyncio.Event().wait()
 
     await Answer(services, slow)({"type": "http", "gateway.send": send}, receive, send)  # type: ignore[arg-type, typeddict-item]
-    assert written[0].endswith(b"\r\n\r\ne\r\n: keep-alive\n\n\r\n")
+    assert written[1] == b"e\r\n: keep-alive\n\n\r\n"
     at = written.index(b"3\r\none\r\n")
     assert any(b": keep-alive" in each for each in written[at:])
 
@@ -454,7 +448,7 @@ class Ticking(SharedTimers):
         super().__init__()
         self.now = 1000.0
         self._calls: list[tuple[float, SharedTimer]] = []
-        for module in ("gateway.routes.stream_body", "gateway.uvicorn_internals.fast_path"):
+        for module in ("gateway.routes.stream_body", "gateway.http_server.client_connection"):
             monkeypatch.setattr(f"{module}.monotonic", lambda: self.now)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> SharedTimer:
@@ -489,8 +483,7 @@ def test_no_silence_is_longer_than_the_interval(
             timers = Ticking(monkeypatch)
             began = timers.now
             connection = Connection()
-            send = uvicorn_send(connection)
-            body = StreamBody(send, send, lambda: HEADERS)
+            body = body_on(connection)
             times: list[float] = []
             write = connection.write
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.http_server.http_protocol import LimitedHttpProtocol
 from gateway.server.memory import GROWTH, MemoryTrimmer, memory_trimmer
-from gateway.uvicorn_internals.http_protocol import LimitedHttpProtocol
 from gateway_testing.pytest_plugin import StartGateway
 from gateway_testing.server import RunningGateway
 from tests.waiting import wait_until

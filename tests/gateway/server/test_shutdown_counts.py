@@ -22,7 +22,7 @@ async def test_what_was_counted_until_connections_are_closed_is_not_lost_if_clos
     config = Config(server=ServerConfig(port=0), models={"m": ModelConfig(engine="scripted")})
     async with AsyncExitStack() as stack:
         services = await open_services(config, load_plugins(), stack)
-        settings = await uvicorn_config(config, app_of(services))
+        settings = uvicorn_config(config, app_of(services))
         if not settings.loaded:
             settings.load()
         server = GatewayServer(settings, services, announce=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.uvicorn_internals.client_certificates import resumes_session_before, tls_extension
-from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
-from gateway.uvicorn_internals.light import LightEvent, LightFlowControl, Pipeline
+from gateway.http_server.client_certificates import resumes_session_before, tls_extension
+from gateway.http_server.client_connection import SCOPE_KEY, ClientConnection
+from gateway.http_server.connections import SendMonitor, ServingConfig, raw_error
+from gateway.http_server.unchunked import UnchunkedTransport
 
 MAX_HEAD: Final = 65_536
 """Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
@@ -23,6 +23,11 @@ MAX_SMALL_CHUNKS: Final = 65_536
 _SMALL: Final = 64
 MAX_PIPELINED: Final = 64
 """Requests of one connection that wait for the answers to those before them."""
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+_TOO_LONG: Final = (
+    431,
+    f"The request's line and headers are longer than {MAX_HEAD} bytes. Send fewer or shorter headers.",
+)
 
 
 class RefusedRequest(Exception):
@@ -39,21 +44,24 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     """
 
     __slots__ = (
-        "_active",
         "_begun",
+        "_connection",
         "_content",
         "_deadline",
         "_ended",
         "_head",
         "_headers",
         "_in_head",
+        "_is_handshake",
         "_last_words",
         "_limits",
         "_problem",
-        "_send_watch",
+        "_sending",
         "_small_chunks",
         "_tls",
+        "_unanswered",
         "_unread",
+        "_words_at",
     )
     # With more than thirty attributes in one dictionary, each connection would have one of its own, which takes a KiB more.
 
@@ -62,7 +70,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         assert isinstance(self.config, ServingConfig)
         self.access_log = self.config.access_log  # whoever has put a handler on uvicorn's logger
         self._limits = self.config.limits
-        self._send_watch = SendMonitor()
+        self._sending = SendMonitor()
         self._head = 0
         """Bytes of the current head that the parser has reported."""
         self._headers = 0
@@ -76,21 +84,25 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._ended = False
         self._content = False
         """Whether the piece that is being parsed has content of a body."""
+        self._is_handshake = False
+        """Whether the last head was the handshake of a WebSocket."""
         self._problem: tuple[int, str] | None = None
         """The status and the message for a request that a callback has refused."""
         self._deadline: float | None = None
         """Time by which the head, or the unread rest of a body, must be received. Applies only while no request runs."""
-        self._active: RequestResponseCycle | None = None
-        """The request that is being answered. The parser may already be reading a later one (pipelining)."""
+        self._unanswered = 0
+        """Requests whose head is complete, and whose answer is not."""
         self._tls: dict[object, object] | None = None
         """The ASGI extension `tls`, if the client has a certificate."""
         self._last_words: bytes | None = None
-        """An error for what follows the requests that are still being answered."""
-        self.pipeline = Pipeline()  # type: ignore[assignment]  # as far as it is used, a deque
+        """An error that ends the connection once no more than `_words_at` requests are unanswered."""
+        self._words_at = 0
+
+    # Connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        self.flow = LightFlowControl(transport)  # type: ignore[assignment]  # has the same methods
+        self._connection = ClientConnection(transport, self.flow.resume_reading)
         if len(self.connections) > self._limits.most and not self._limits.close_idle():
             self._limits.refused += 1
             self._end(raw_error(503, "This server has too many connections. Try again later."))
@@ -103,27 +115,65 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._tls = tls_extension(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # uvicorn tells only the latest request of a pipeline.
-        active = self._active
-        if active is not None and not active.response_complete:
-            active.disconnected = True
-            active.message_event.set()
-        self.pipeline.clear()
-        # uvicorn leaves the timer of a connection that was reset, and with it all of the last request, for `keep_alive`.
-        self._unset_keepalive_if_required()
+        self._end_idleness()
         super().connection_lost(exc)
+        self._connection.lose()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._sending.pause()
+        self._connection.is_writable = False
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._sending.resume()
+        self._connection.is_writable = not self._connection.is_lost
+
+    def close_if_sent(self) -> bool:
+        if self.transport.get_write_buffer_size():
+            return False
+        if not self.transport.is_closing():
+            self.transport.close()
+        return True
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if its client does not send a request, or does not read the answer."""
+        if self._sending.stalled(self.transport, now, self._limits.send_timeout):
+            self.transport.abort()
+        elif (
+            self._deadline is None
+            or now < self._deadline
+            or self.transport.is_closing()
+            or self._unanswered
+        ):
+            return
+        elif self._begun:
+            seconds = self._limits.head_timeout
+            self._refuse(408, f"The request's line and headers did not arrive within {seconds:g} seconds.")  # fmt: skip
+        else:
+            self.transport.close()
+
+    def _end_idleness(self) -> None:
+        """Note that a request begins, or that the connection ends. uvicorn keeps its timer, and with it the last request, of a
+        connection that was reset."""
+        self._limits.idle.pop(self, None)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
+    # Receiving
 
     def data_received(self, data: bytes) -> None:
         if self._last_words is not None:
             return
         self._ended = self._content = False
-        self._unset_keepalive_if_required()
+        self._end_idleness()
         try:
             self._parse(data)
         except httptools.HttpParserError:
             problem = "Invalid HTTP request received."
             self.logger.warning(problem)
-            self.send_400_response(problem)
+            self._refuse(*(self._problem or (400, problem)))
         if self.transport.is_closing() or self._last_words is not None:
             return
         if self._in_head and self._deadline is None:
@@ -135,13 +185,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                 self._refuse(*_TOO_LONG)
 
     def _parse(self, data: bytes) -> None:
-        """As uvicorn, but another protocol than WebSocket that a client offers changes nothing (RFC 9110, 7.8): uvicorn loses the
-        request's body, or reads it as the next request."""
+        """Parse `data`. Another protocol than WebSocket that a client offers changes nothing (RFC 9110, 7.8); the parser would pass
+        over the request's body, or read it as the next request."""
         while True:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                if self._should_upgrade():
+                if self._is_handshake:
                     self.handle_websocket_upgrade()
                     return
                 head = self._head_without_upgrade()
@@ -150,7 +200,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
                 # The parser has passed over the body: it is still to come.
                 self.cycle.more_body = True
-                self._in_head = self._ended = False
+                self._in_head = self._ended = self._connection.has_whole_body = False
                 data = head + data[upgrade.args[0] :]
             else:
                 return
@@ -164,19 +214,25 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"", b""))
 
     def handle_websocket_upgrade(self) -> None:
+        """Let the WebSocket protocol go on with the connection, unless a request is being answered: its answer would come within the
+        WebSocket's messages, and the time until the next request would end the WebSocket."""
         self._ended = True  # what follows is not a head
-        if self._is_answering():
-            # Its answer would come within the WebSocket's messages, and the time until the next request would end the WebSocket.
+        if self._unanswered:
             self._last_words = raw_error(400, "A WebSocket begins after the answers to the requests before it. Wait for them.")  # fmt: skip
             return
         super().handle_websocket_upgrade()
 
+    # Callbacks of the parser
+
     def on_message_begin(self) -> None:
         self._in_head = self._begun = True
+        self._connection.has_whole_body = False
         self._head = self._unread = self._headers = self._small_chunks = 0
         super().on_message_begin()
+        scope: Any = self.scope
+        scope[SCOPE_KEY] = self._connection
         if self._tls is not None:
-            self.scope["extensions"] = {"tls": self._tls}
+            scope["extensions"] = {"tls": self._tls}
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -191,16 +247,20 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if not self.url.startswith(b"/"):
+            self._read_target()
         self._in_head = self._begun = False
         self._deadline = None
         self._unread = 0
-        if not self.url.startswith(b"/"):
-            self._read_target()
         before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not before:  # a handshake of a WebSocket has none
-            self.cycle.message_event = LightEvent()  # type: ignore[assignment]  # has the same methods
-        if len(self.pipeline) > MAX_PIPELINED:
+        self._is_handshake = self.cycle is before
+        if self._is_handshake:
+            return
+        self._unanswered += 1
+        if self.parser.get_http_version() == "1.0":
+            self.cycle.transport = UnchunkedTransport(self.transport)
+        if self._unanswered > MAX_PIPELINED + 1:
             self._stop(400, f"More than {MAX_PIPELINED} requests wait on this connection. Wait for their answers.")  # fmt: skip
 
     def on_body(self, body: bytes) -> None:
@@ -214,11 +274,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        self._in_head = self._ended = True
+        self._in_head = self._ended = self._connection.has_whole_body = True
         self._deadline = None
         self._unread = 0
 
+    # Answers
+
     def on_response_complete(self) -> None:
+        self._unanswered -= 1
         # The client may go on to send the body of a request that is answered already.
         self._deadline = None if self._in_head else self.loop.time() + self._limits.body_timeout
         super().on_response_complete()
@@ -226,63 +289,19 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.cycle.body = (
                 bytearray()
             )  # what was not read of it would stay until the next request
-        if self.timeout_keep_alive_task is not None and self._in_head:
+        if self._last_words is not None:
+            if self._unanswered <= self._words_at:
+                self._end(self._last_words)
+        elif not self._unanswered and self._in_head and not self.transport.is_closing():
             self._limits.idle[self] = None
-        if self._last_words is not None and not self._is_answering():
-            # Soon: the answer may be held until the end of its `SingleWrite`, and comes first.
-            self.loop.call_soon(self._end, self._last_words)
-
-    def _unset_keepalive_if_required(self) -> None:
-        self._limits.idle.pop(self, None)
-        super()._unset_keepalive_if_required()
-
-    def close_if_sent(self) -> bool:
-        if self.transport.get_write_buffer_size():
-            return False
-        if not self.transport.is_closing():
-            self.transport.close()
-        return True
-
-    def check_deadlines(self, now: float) -> None:
-        """Close the connection if its client does not send a request, or does not read the answer."""
-        flow: LightFlowControl = self.flow  # type: ignore[assignment]  # see `connection_made`
-        if self._send_watch.stalled(
-            self.transport,
-            flow.write_paused,
-            now,
-            self._limits.send_timeout,
-            resumed=flow.times_resumed,
-        ):
-            self.transport.abort()
-        elif (
-            self._deadline is None
-            or now < self._deadline
-            or self.transport.is_closing()
-            or self._is_answering()
-        ):
-            return
-        elif self._begun:
-            seconds = self._limits.head_timeout
-            self._refuse(408, f"The request's line and headers did not arrive within {seconds:g} seconds.")  # fmt: skip
-        else:
-            self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer and close. uvicorn calls this for whatever its parser refuses."""
-        status, message = self._problem or (400, msg)
-        self._refuse(status, message)
 
     def _refuse(self, status: int, message: str) -> None:
         """End the connection with an error; requests that came before what is wrong are answered first."""
         words = raw_error(status, message)
-        if not self._is_answering():
-            self._end(words)
-        elif self._in_head:
-            self._last_words = words
-        elif self.cycle is not self._active:
-            self.pipeline.popleft()  # its body is what is wrong
-            self._last_words = words
-        elif self.cycle.response_started:
+        wrong = 0 if self._in_head else 1  # whose body it is
+        if self._unanswered > wrong:
+            self._last_words, self._words_at = words, wrong
+        elif self._unanswered and self.cycle.response_started:
             self.transport.close()
         else:
             self._end(words)
@@ -294,12 +313,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.transport.write(words)
             self.transport.close()
 
-    def _is_answering(self) -> bool:
-        return self._active is not None and not self._active.response_complete
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._active = cycle
-        self._limits.starts.begin(partial(super()._start_asgi_task, cycle, app))
+    # Limits
 
     def _read_target(self) -> None:
         """A target in absolute form has its own host, which stands for that of the header (RFC 9112, 3.2.2)."""
@@ -317,7 +331,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._stop(*_TOO_LONG)
 
     def _stop(self, status: int, message: str) -> None:
-        """Stop the parser; `send_400_response` tells the client why."""
+        """Stop the parser; `data_received` tells the client why."""
         self._problem = (status, message)
         raise RefusedRequest
 
@@ -347,10 +361,3 @@ class RestOfRequest:
         if self._past_head:
             self._protocol.on_headers_complete()
         self._past_head = True
-
-
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
-_TOO_LONG: Final = (
-    431,
-    f"The request's line and headers are longer than {MAX_HEAD} bytes. Send fewer or shorter headers.",
-)

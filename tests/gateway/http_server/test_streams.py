@@ -1,8 +1,7 @@
-"""Answers have the same bytes by the fast path and by plain ASGI."""
+"""Streams whose chunks are written directly have the same bytes as those that are sent by ASGI alone."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.uvicorn_internals.fast_path import RequestResponseCycle
 from gateway_testing.server import RunningGateway, run_gateway
 
 Answer = tuple[int, list[str], bytes]
@@ -48,14 +47,14 @@ CHANGING = re.compile(
 
 
 @pytest.fixture
-def plain(
-    other_uvicorn: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
-) -> Iterator[RunningGateway]:
-    with (
-        caplog.at_level(logging.WARNING),
-        run_gateway(CONFIG, tmp_path_factory.mktemp("plain")) as running,
-    ):
-        assert sum("plain ASGI" in record.message for record in caplog.records) == 1
+def other_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer as by a server that does not tell the connection of a request."""
+    monkeypatch.setattr("gateway.http_server.http_protocol.SCOPE_KEY", "other.connection")
+
+
+@pytest.fixture
+def plain(other_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with run_gateway(CONFIG, tmp_path_factory.mktemp("plain")) as running:
         yield running
 
 
@@ -63,12 +62,6 @@ def plain(
 def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     with run_gateway(CONFIG, tmp_path_factory.mktemp("fast")) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def by_fast_path(fast: RunningGateway) -> dict[str, Answer]:
-    """The answers to all requests. Made once, before a test puts another class into uvicorn."""
-    return {name: answer(fast, name) for name in REQUESTS}
 
 
 def answer(gateway: RunningGateway, name: str) -> Answer:
@@ -81,17 +74,15 @@ def answer(gateway: RunningGateway, name: str) -> Answer:
     )
 
 
-@pytest.mark.parametrize(
-    "other_uvicorn", ["an attribute has another name", "another class"], indirect=True
-)
 def test_the_bytes_of_all_answers_are_the_same(
-    by_fast_path: dict[str, Answer], plain: RunningGateway
+    fast: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, expected in by_fast_path.items():
-        assert answer(plain, name) == expected, name
+    expected = {name: answer(fast, name) for name in REQUESTS}
+    monkeypatch.setattr("gateway.http_server.http_protocol.SCOPE_KEY", "other.connection")
+    with run_gateway(CONFIG, tmp_path) as plain:
+        assert {name: answer(plain, name) for name in REQUESTS} == expected
 
 
-@pytest.mark.parametrize("other_uvicorn", ["another class"], indirect=True)
 @pytest.mark.parametrize("background", [False, True])
 def test_a_silent_stream_is_kept_open_by_comments_that_plain_asgi_sends(
     plain: RunningGateway, background: bool
@@ -103,8 +94,7 @@ def test_a_silent_stream_is_kept_open_by_comments_that_plain_asgi_sends(
 
 
 @pytest.mark.slow  # six seconds of tokens, so that only a machine that stops for four would see a comment
-@pytest.mark.parametrize("other_uvicorn", ["another class"], indirect=True)
-@pytest.mark.usefixtures("other_uvicorn")
+@pytest.mark.usefixtures("other_server")
 def test_a_stream_that_speaks_has_no_comments_by_plain_asgi(tmp_path: Path) -> None:
     body = {"model": "m", "input": "steady", "stream": True}
     with run_gateway({**CONFIG, "server": {"ping_interval": 4}}, tmp_path) as plain:
@@ -113,7 +103,7 @@ def test_a_stream_that_speaks_has_no_comments_by_plain_asgi(tmp_path: Path) -> N
     assert COMMENT not in content
 
 
-def test_the_fast_path_is_used_where_it_can_be(
+def test_the_chunks_of_a_stream_pass_uvicorns_send_by(
     fast: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Any] = []
@@ -126,31 +116,4 @@ def test_the_fast_path_is_used_where_it_can_be(
 
     monkeypatch.setattr(RequestResponseCycle, "send", counted)
     assert answer(fast, "response")[2].count(b"event: response.output_text.delta") > 10
-    assert len(sent) == 1  # the end
-
-
-def test_a_plain_answer_passes_uvicorns_send_by(
-    fast: RunningGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[Any] = []
-    send = RequestResponseCycle.send
-
-    async def counted(self: Any, message: Any) -> None:
-        if self.scope["path"] == "/v1/responses":
-            sent.append(message)
-        await send(self, message)
-
-    monkeypatch.setattr(RequestResponseCycle, "send", counted)
-    with httpx.Client(timeout=30) as client:
-        for _ in range(2):  # by the same connection
-            body = {"model": "m", "input": "a"}
-            got = client.post(f"{fast.base_url}/responses", json=body)
-            assert got.status_code == 200
-            assert got.headers["x-request-id"]
-            assert got.headers["x-litegate-model"] == "m"
-            assert got.headers["openai-processing-ms"].isdigit()
-            assert int(got.headers["content-length"]) == len(got.content)
-        assert sent == []
-        got = client.post(f"{fast.base_url}/responses", json=body, headers={"connection": "close"})
-        assert got.headers["connection"] == "close"
-        assert len(sent) == 2  # as a connection that ends is uvicorn's to close
+    assert len(sent) == 3  # the head, the first part and the end

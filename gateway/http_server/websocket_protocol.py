@@ -11,8 +11,8 @@ from websockets.http11 import Request
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from gateway.uvicorn_internals.client_certificates import tls_extension
-from gateway.uvicorn_internals.connections import SendMonitor, ServingConfig, raw_error
+from gateway.http_server.client_certificates import tls_extension
+from gateway.http_server.connections import SendMonitor, ServingConfig, raw_error
 
 MAX_FRAGMENTS: Final = 16_384
 """Frames of one message: empty ones do not count towards its size."""
@@ -66,8 +66,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
-        self._send_watch = SendMonitor()
-        self._times_resumed = 0
+        self._sending = SendMonitor()
         # At the level `debug` the library logs all headers and messages: keys, and what users write.
         self.conn = _Conversation(max_size=self.config.ws_max_size, logger=self.conn.logger)
         self.conn.debug = False
@@ -175,18 +174,19 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         ):
             self.transport.write(b"".join(self.conn.take_pong()))
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._sending.pause()
+
     def resume_writing(self) -> None:
-        self._times_resumed += 1
         super().resume_writing()
+        self._sending.resume()
         self._answer_ping()
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if its client does not end a message, or does not read."""
         limits = self._limits
-        paused = not self.writable.is_set()
-        if self._send_watch.stalled(
-            self.transport, paused, now, limits.send_timeout, resumed=self._times_resumed
-        ):
+        if self._sending.stalled(self.transport, now, limits.send_timeout):
             self.transport.abort()
         elif self._message_since is None or self.transport.is_closing():
             return

@@ -1,4 +1,4 @@
-"""What a connection may take: time for a request's head, time to read what is sent, and how many there may be at once."""
+"""The limits of connections: their number, the time for a request's head, and the time to read what is sent."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import msgspec
 import uvicorn
 
 from gateway.config import ServerConfig
-from gateway.uvicorn_internals.starts import RequestStarts
+from gateway.http_server.request_starts import RequestStarts
 
-logger = logging.getLogger("gateway.uvicorn_internals.connections")
+logger = logging.getLogger("gateway.http_server.connections")
 
 SWEEP_SECONDS: Final = 1.0
 _SLOWEST: Final = 1024
@@ -59,7 +59,6 @@ class Connections:
         self.body_timeout = config.body_timeout
         self.send_timeout = config.send_timeout
         self.most = _connection_limit(config.max_connections)
-        self.starts = RequestStarts()
         self.idle: OrderedDict[IdleConnection, None] = OrderedDict()
         """Connections whose last request was answered, and whose next one has not begun; that of the earliest answer first."""
         self.refused = 0
@@ -106,38 +105,37 @@ class Connections:
 
 
 class ServingConfig(uvicorn.Config):
-    """uvicorn's configuration, with the limits for its protocols."""
+    """uvicorn's configuration, with what the protocols of this package need."""
 
     limits: Connections
+    starts: RequestStarts
 
 
 class SendMonitor:
     """Tells when a client has stopped to read what is sent to it."""
 
-    __slots__ = ("_resumed", "_since", "_unsent")
+    __slots__ = ("_since", "_unsent", "is_paused")
 
     def __init__(self) -> None:
-        self._resumed = 0
+        self.is_paused = False
+        """Whether the buffer of what is to be sent is full."""
         self._since: float | None = None
         self._unsent = 0
 
-    def stalled(
-        self,
-        transport: asyncio.Transport,
-        paused: bool,
-        now: float,
-        seconds: float,
-        *,
-        resumed: int = 0,
-    ) -> bool:
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._since = None  # the buffer is filled again from here
+
+    def stalled(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
         """Whether the client has read less than 1 KiB a second for `seconds`.
 
-        `paused` is whether the buffer is full. Only then, or while the connection is closing, nothing is added to it, so that
-        its size tells what the client reads; otherwise it is small. `resumed` is how often it was full, and then was not: it is filled
-        anew each time.
+        Only while the buffer is full, or the connection is closing, nothing is added to it, so that its size tells what the
+        client reads; otherwise it is small.
         """
-        if not (paused or transport.is_closing()) or resumed != self._resumed:
-            self._resumed = resumed
+        if not (self.is_paused or transport.is_closing()):
             self._since = None
             return False
         unsent = transport.get_write_buffer_size()

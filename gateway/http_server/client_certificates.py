@@ -9,7 +9,7 @@ from typing import Final
 
 from cryptography import x509
 
-logger = logging.getLogger("gateway.uvicorn_internals.client_certificates")
+logger = logging.getLogger("gateway.http_server.client_certificates")
 
 MAX_NAMES: Final = 100
 """Maximum number of alternative names of a certificate; of more, the first are passed on."""

@@ -1,0 +1,62 @@
+"""Answers to HTTP/1.0 clients, which know no chunks: a body of unknown length ends with the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+_CHUNKED: Final = b"\r\ntransfer-encoding: chunked\r\n"
+
+
+class UnchunkedTransport(asyncio.Transport):
+    """A connection that takes the chunks out of an answer's body. uvicorn sends them to HTTP/1.0 clients as well (RFC 9112, 6.1: a
+    server must not). It writes a head, and each chunk, as a whole."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._is_head = True
+        self._is_chunked = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        written = bytes(data)
+        if self._is_head:
+            self._write_head(written)
+        else:
+            self._transport.write(_content(written) if self._is_chunked else written)
+
+    def _write_head(self, head: bytes) -> None:
+        if head.startswith(b"HTTP/1.1 100 "):
+            return  # an HTTP/1.0 client cannot expect it (RFC 9110, 10.1.1)
+        self._is_head = False
+        lines, end, rest = head.partition(b"\r\n\r\n")
+        plain = (lines + b"\r\n").replace(_CHUNKED, b"\r\n", 1)
+        self._is_chunked = len(plain) < len(lines) + 2
+        self._transport.write(plain + end[2:] + rest)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+
+def _content(chunks: bytes) -> bytes:
+    """The content of whole chunks."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(chunks):
+        line = chunks.index(b"\r\n", at)
+        size = int(chunks[at:line], 16)
+        parts.append(chunks[line + 2 : line + 2 + size])
+        at = line + size + 4
+    return b"".join(parts)
