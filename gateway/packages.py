@@ -14,6 +14,8 @@ _OFFERS: Final = {
     ("api", "messages"): "litegate-messages",
     ("api", "prompts"): "litegate-prompts",
     ("authenticator", "oidc"): "litegate-oidc",
+    ("command", "chat"): "litegate-chat",
+    ("command", "conform"): "litegate-conform",
     ("command", "doctor"): "litegate-doctor",
     ("engine", "llamacpp"): "litegate-llamacpp",
     ("engine", "openai"): "litegate-openai",
@@ -77,7 +79,9 @@ LOCAL: Final = frozenset(
     f"litegate-{name}"
     for name in (
         "batches",
+        "chat",
         "chat-template",
+        "conform",
         "console",
         "doctor",
         "files",

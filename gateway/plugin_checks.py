@@ -35,7 +35,7 @@ Kind: TypeAlias = Literal[
 
 CORE_COMMANDS: Final = frozenset(
     {
-        "batch", "chat", "completion", "config", "conform", "health", "help", "install", "key", "models", "new", "plugins", "pull", "reload", "rm",
+        "batch", "completion", "config", "health", "help", "install", "key", "models", "new", "plugins", "pull", "reload", "rm",
         "serve", "uninstall", "usage",
     }
 )  # fmt: skip

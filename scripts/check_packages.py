@@ -32,6 +32,8 @@ for folder in sys.argv[2:]:
     buildapi.build_wheel(out)
     buildapi.build_sdist(out)
 """
+COMMANDS = ("chat", "conform", "doctor")
+"""Commands of packages of their own, which `litegate[local]` installs."""
 ASK = """
 import sys
 from openai import OpenAI
@@ -146,6 +148,8 @@ def main() -> None:
         begun = time.monotonic()
         python = environment(work / "local", "litegate[local]", "openai", wheels=dist)
         print(f"litegate[local] is installed: {time.monotonic() - begun:.0f} s")
+        for command in COMMANDS:
+            run([python.parent / "gateway", command, "--help"])
         check_served(python, work / "empty")
         places = json.loads(
             run(
@@ -164,18 +168,19 @@ def main() -> None:
         )
 
         bare = environment(work / "bare", "litegate", "litegate-llamacpp", wheels=dist)
-        done = subprocess.run(
-            [bare.parent / "gateway", "serve", "--port", "0"],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        last = done.stderr.strip().splitlines()[-1]
-        assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
-        assert "pip install" in last, done.stderr
-        print(f"litegate with litegate-llamacpp alone says: {last}")
+        for asked in (("serve", "--port", "0"), *((command,) for command in COMMANDS)):
+            done = subprocess.run(
+                [bare.parent / "gateway", *asked],
+                cwd=work,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            last = done.stderr.strip().splitlines()[-1]
+            assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+            assert "pip install" in last, done.stderr
+            print(f"litegate with litegate-llamacpp alone says to {asked[0]}: {last}")
 
 
 if __name__ == "__main__":

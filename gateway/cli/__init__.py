@@ -14,10 +14,8 @@ from typing import Any, NoReturn
 from gateway.cli import (
     batch,
     cache,
-    chat,
     completion,
     config,
-    conform,
     health,
     install,
     key,
@@ -29,7 +27,7 @@ from gateway.cli import (
     serve,
     usage,
 )
-from gateway.cli.chat.text import visible
+from gateway.commands.terminal_text import visible
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 from gateway.plugin_checks import CORE_COMMANDS
@@ -182,9 +180,7 @@ def _parser(plugins_: PluginSet | None, complete: Callable[[str], bool]) -> _Par
     )
     plain: argparse.ArgumentParser = parser
     commands = plain.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (
-        serve, reload, health, chat, batch, models, cache, config, plugins, install, conform, new, key, usage,
-    ):  # fmt: skip
+    for module in (serve, reload, health, batch, models, cache, config, plugins, install, new, key, usage):  # fmt: skip
         module.add_to(commands)
     completion.add_to(commands, argument_parser)
     if plugins_ is not None:

@@ -19,9 +19,9 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from gateway.cli.chat.client import ApiClient, ChatError
-from gateway.cli.chat.text import one_line
-from gateway.cli.common import API_DEFAULT, Commands, api_url, table
+from gateway.commands.api_client import ApiClient, ApiError
+from gateway.commands.arguments import API_DEFAULT, Commands, api_url, table
+from gateway.commands.terminal_text import one_line
 from gateway.errors import ConfigurationError
 
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
@@ -163,7 +163,7 @@ def list_batches(arguments: argparse.Namespace) -> int:
     """Print a table of batches. Returns 1 if the server does not answer as asked."""
     try:
         batches = _client(arguments).get(f"/batches?limit={arguments.number}", _Batches).data
-    except ChatError as error:
+    except ApiError as error:
         return _failed(error)
     rows = [["batch", "created", "status", "lines", "done", "failed"]]
     for each in batches:
@@ -182,7 +182,7 @@ def show_batch(arguments: argparse.Namespace) -> int:
     """Print how far a batch is. Returns 1 if the server does not answer as asked."""
     try:
         _show(_client(arguments).get(f"/batches/{_batch_id(arguments.batch)}", _Batch))
-    except ChatError as error:
+    except ApiError as error:
         return _failed(error)
     return 0
 
@@ -192,7 +192,7 @@ def cancel_batch(arguments: argparse.Namespace) -> int:
     try:
         path = f"/batches/{_batch_id(arguments.batch)}/cancel"
         _show(_client(arguments).post(path, {}, _Batch))
-    except ChatError as error:
+    except ApiError as error:
         return _failed(error)
     return 0
 
@@ -247,7 +247,7 @@ def _time(seconds: int) -> str:
         return str(seconds)  # no time that can be
 
 
-def _failed(error: ChatError) -> int:
+def _failed(error: ApiError) -> int:
     print(f"gateway: {one_line(str(error))}", file=sys.stderr)
     return 1
 
@@ -264,7 +264,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
         with _opened(source) as content:
             batch = job.find_or_create(content, source.name, arguments.window)
         return job.finished(batch)
-    except ChatError as error:
+    except ApiError as error:
         return _failed(error)
 
 
@@ -348,7 +348,7 @@ class _Job:
         while True:
             try:
                 return self._client.get(f"/batches/{batch_id}", _Batch)
-            except ChatError as error:
+            except ApiError as error:
                 gone = error.status is not None and error.status < 500 and error.status != 429
                 if gone or time.monotonic() > give_up:
                     raise

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import to_builtins
 
-from gateway.cli.common import Commands, table
+from gateway.commands.arguments import Commands, table
 from gateway.config.hub_names import PREFIX, HubName, parse_name
 from gateway.errors import ConfigurationError
 from gateway.hub.cache import cached_models, remove

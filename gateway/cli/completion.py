@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from gateway.cli.common import Commands
+from gateway.commands.arguments import Commands
 from gateway.errors import ConfigurationError
 
 SHELLS = ("bash", "zsh", "tcsh")

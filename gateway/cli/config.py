@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from gateway.cli.common import Commands, add_config_argument, configuration
+from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config import list_settings, model_name
 from gateway.config.redaction import Redactor, secrets_of, shown_value
 from gateway.config.tables import dotted

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from gateway.cli.chat.text import visible
-from gateway.cli.common import Commands, add_config_argument, listening_url, reached
+from gateway.commands.arguments import Commands, add_config_argument, listening_url, reached
+from gateway.commands.terminal_text import visible
 from gateway.config import ServerConfig, load_listening
 from gateway.errors import ConfigurationError
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from importlib import util
 from pathlib import Path
 
-from gateway.cli.common import Commands
+from gateway.commands.arguments import Commands
 from gateway.config.tables import nearest
 from gateway.errors import ConfigurationError
 from gateway.packages import PACKAGES, is_installed

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from cryptography.fernet import Fernet
 
-from gateway.cli.common import Commands, add_config_argument, configuration, table
+from gateway.commands.arguments import Commands, add_config_argument, configuration, table
 from gateway.config import ApiKey, Config
 from gateway.errors import ConfigurationError, StoreUnavailable
 from gateway.plugins import load_plugins

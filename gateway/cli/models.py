@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from gateway.cli.cache import show_cached
-from gateway.cli.common import Commands, add_config_argument, configuration
+from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.plugins import PluginSet, load_plugins

@@ -10,7 +10,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from string import Template
 
-from gateway.cli.common import Commands
+from gateway.commands.arguments import Commands
 from gateway.errors import ConfigurationError
 from gateway.plugin_checks import CORE_COMMANDS, Kind
 from gateway.plugins import KINDS, load_plugins

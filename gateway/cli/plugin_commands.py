@@ -8,7 +8,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import NoReturn
 
-from gateway.cli.common import Commands
+from gateway.commands.arguments import Commands
 from gateway.config import PluginsConfig
 from gateway.errors import ConfigurationError
 from gateway.hookspecs import MakeCommand, Offer, RunCommand

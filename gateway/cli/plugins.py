@@ -10,7 +10,7 @@ from importlib import metadata
 
 from msgspec import to_builtins
 
-from gateway.cli.common import Commands, add_config_argument, configuration, table
+from gateway.commands.arguments import Commands, add_config_argument, configuration, table
 from gateway.config import Config
 from gateway.errors import ConfigurationError
 from gateway.packages import PACKAGES, is_installed, offers_of

@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 
-from gateway.cli.common import Commands, add_config_argument, configuration
+from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config.loading import config_file
 from gateway.errors import ConfigurationError
 from gateway.plugins import load_plugins

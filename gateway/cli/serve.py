@@ -7,7 +7,7 @@ import logging
 import os
 from typing import get_args
 
-from gateway.cli.common import MODELS, Commands, add_config_argument
+from gateway.commands.arguments import MODELS, Commands, add_config_argument
 from gateway.config import LogFormat, LogLevel
 from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource

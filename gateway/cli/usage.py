@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from gateway.cli.chat.client import ApiClient, ChatError
-from gateway.cli.chat.text import one_line
-from gateway.cli.common import API_DEFAULT, Commands, api_url, table
+from gateway.commands.api_client import ApiClient, ApiError
+from gateway.commands.arguments import API_DEFAULT, Commands, api_url, table
+from gateway.commands.terminal_text import one_line
 
 _DAY: Final = 86_400
 _WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print tables. Returns 1 if the server does not answer."""
     try:
         _print(arguments)
-    except ChatError as error:
+    except ApiError as error:
         print(f"gateway: {one_line(str(error))}", file=sys.stderr)
         return 1
     return 0
@@ -151,4 +151,4 @@ def _buckets(client: ApiClient, path: str) -> Iterable[_Bucket]:
         page = read.next_page
         if page is None:
             return
-    raise ChatError(f"The server's answer has more than {_MAX_PAGES} pages.")
+    raise ApiError(f"The server's answer has more than {_MAX_PAGES} pages.")

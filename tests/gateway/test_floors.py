@@ -14,7 +14,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FLOORS = (
     ("cli", "__main__"),
-    ("conform",),
     ("server",),
     ("app",),
     ("routes", "startup"),
@@ -26,7 +25,7 @@ FLOORS = (
     ("plugins",),
     ("plugin_checks",),
     ("hookspecs", "metrics"),
-    ("hub",),
+    ("commands", "hub"),
     ("media",),
     (
         "documents",
@@ -58,7 +57,7 @@ MODULES = sorted((ROOT / "gateway").rglob("*.py"))
 DOCTOR_IMPORTS = frozenset(
     f"gateway.{name}"
     for name in (
-        "chat.tools", "cli.common", "config", "config.tables", "hub.fetching", "plugins", "runtime.access", "runtime.stored_keys",
+        "chat.tools", "commands.arguments", "config", "config.tables", "hub.fetching", "plugins", "runtime.access", "runtime.stored_keys",
         "server.listening", "server.logs", "startup.engine_choice", "startup.model_opening", "startup.model_plan",
         "startup.selection", "startup.settings", "tools.available",
     )

@@ -19,7 +19,13 @@ PLUGINS = sorted(
 )
 WITHOUT_PLUGIN = {"sql", "testing"}
 """Folders of packages that register no plugin."""
+OTHER_MODULES = {"chat": "gateway_terminal_chat"}
+"""Modules that are not named after their folders: `gateway_chat` would look like `gateway.chat`, the Chat Completions."""
 CORE = sorted((ROOT / "gateway").rglob("*.py"))
+
+
+def module_of(folder: Path) -> str:
+    return OTHER_MODULES.get(folder.name, f"gateway_{folder.name}")
 
 
 def imported(file: Path) -> set[str]:
@@ -52,7 +58,7 @@ def test_only_the_loader_reads_entry_points() -> None:
 def test_a_plugin_is_named_by_the_rule(folder: Path) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == f"litegate-{folder.name.replace('_', '-')}"
-    registered = {} if folder.name in WITHOUT_PLUGIN else {folder.name: f"gateway_{folder.name}"}
+    registered = {} if folder.name in WITHOUT_PLUGIN else {folder.name: module_of(folder)}
     assert project.get("entry-points", {}).get("gateway", {}) == registered
     core = re.compile(r"litegate(\[[\w,]+\])?>=.*<")
     assert any(map(core.match, project["dependencies"]))
@@ -65,10 +71,10 @@ def test_a_plugin_declares_the_plugins_that_it_imports_and_no_others(folder: Pat
     declared = {each for group in (project["dependencies"], *extras) for each in group}
     found = {
         name.partition(".")[0]
-        for file in (folder / f"gateway_{folder.name}").rglob("*.py")
+        for file in (folder / module_of(folder)).rglob("*.py")
         for name in imported(file)
         if name.startswith("gateway_")
-    } - {f"gateway_{folder.name}"}
+    } - {module_of(folder)}
     assert {name.replace("_", "-").replace("gateway-", "litegate-") for name in found} == {
         each.partition(">=")[0] for each in declared if each.startswith("litegate-")
     }

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cli import main
-from gateway.cli.chat import client
-from gateway.cli.chat.screen import Screen
-from gateway.cli.chat.text import one_line, visible
+from gateway.commands import api_client as client
+from gateway.commands.terminal_text import one_line, visible
+from gateway_terminal_chat.screen import Screen
 from gateway_testing.server import run_gateway
 
 HOSTILE = "a\x1b]0;owned\x07b\x1b[2Jc\x9b31md\x7fe\u202ef\rg\x08h\u2066i\x00"

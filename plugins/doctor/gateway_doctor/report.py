@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.chat.tools import check_chat_tools
-from gateway.cli.common import configuration
+from gateway.commands.arguments import configuration
 from gateway.config import Config
 from gateway.config.tables import dotted
 from gateway.hub.fetching import look_up

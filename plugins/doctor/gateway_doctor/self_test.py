@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from gateway.cli.common import configuration
+from gateway.commands.arguments import configuration
 from gateway.plugins import load_plugins
 from gateway.sdk import ConfigurationError, Engine, GatewayError
 from gateway.startup.model_opening import engine_of

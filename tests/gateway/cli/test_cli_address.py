@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.common import API, api_url
+from gateway.commands.arguments import API, api_url
 from gateway.errors import ConfigurationError
 
 
