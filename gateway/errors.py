@@ -70,21 +70,22 @@ class GatewayError(Exception):
 def renamed_params(
     rename: Callable[[ParamPath], ParamPath],
 ) -> AbstractContextManager[None]:
-    """A context that renames the parameter of the error that it is left with.
-
-    Each API has one function that turns places in a turn (`("input", 3)`, `("tools", 0, "parameters")`) into places in
-    its requests.
-    """
-    return RenamedParams(rename)
+    """A context that renames the parameter of an error that leaves it, by `rename`."""
+    return _RenamedBy(rename)
 
 
 class RenamedParams(AbstractContextManager[None]):
-    """See `renamed_params`. It may be entered several times: the plan of a request has one for all that is about its turn."""
+    """A context that renames the parameter of an error that leaves it. It may be entered several times.
 
-    __slots__ = ("_rename",)
+    Errors of the gateway name places in a turn (`("input", 3)`, `("tools", 0, "parameters")`). `gateway.loop.error_params` has
+    a subclass for each API, which turns them into places in the client's request.
+    """
 
-    def __init__(self, rename: Callable[[ParamPath], ParamPath]) -> None:
-        self._rename = rename
+    __slots__ = ()
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        """The place in the client's request of `path`; empty if it is not in the request."""
+        raise NotImplementedError
 
     def __enter__(self) -> None:
         pass
@@ -96,7 +97,17 @@ class RenamedParams(AbstractContextManager[None]):
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, GatewayError):
-            error.at = self._rename(error.at)
+            error.at = self.renamed(error.at)
+
+
+class _RenamedBy(RenamedParams):
+    __slots__ = ("_rename",)
+
+    def __init__(self, rename: Callable[[ParamPath], ParamPath]) -> None:
+        self._rename = rename
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        return self._rename(path)
 
 
 class InvalidRequest(GatewayError):

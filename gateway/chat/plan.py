@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
 
 from msgspec import Struct
 
 from gateway.chat.items import items_of
-from gateway.chat.params import request_path
 from gateway.chat.request_checks import check_request
 from gateway.chat.store import CompletionToStore, to_store
 from gateway.chat.style import ChatStyle, style_of
 from gateway.chat.toolset import chat_toolset
-from gateway.errors import RenamedParams
+from gateway.loop.error_params import ChatParams, tool_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.param_paths import tool_params
 from gateway.loop.parameter_checks import check_engine_parameters
 from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
@@ -42,7 +39,7 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     model: ServedModel
     turn: Turn
     request: ChatRequest
-    params: RenamedParams
+    params: ChatParams
     """A context in which errors about the turn name the parameters of the request."""
     toolset: Toolset
     settings: GenerationSettings
@@ -96,7 +93,7 @@ async def make_chat_plan(
         model=model,
         turn=turn,
         request=request,
-        params=RenamedParams(partial(request_path, request=request, origins=conversation.origins)),
+        params=ChatParams(request, conversation.origins),
         toolset=toolset,
         settings=settings_of(
             request,

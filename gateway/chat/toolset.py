@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from gateway.chat.params import request_path
 from gateway.chat.search import WEB_SEARCH, searching_tools, web_search
-from gateway.errors import renamed_params
+from gateway.loop.error_params import ChatParams
 from gateway.protocols import SessionContext
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -30,7 +27,7 @@ async def chat_toolset(
     if asked is not None and (found := searching_tools(offered, services.omitted_tools)):
         tools.append(web_search(asked))
         by_type[WEB_SEARCH] = found
-    with renamed_params(partial(request_path, request=request)):
+    with ChatParams(request):
         return build_toolset(
             tools,
             request.tool_choice,

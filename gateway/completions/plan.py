@@ -9,11 +9,11 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from gateway.completions.params import request_params
 from gateway.completions.raw_output import RawOutput
 from gateway.constraints import Constraint, JsonObject, JsonSchema
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.loop.beam_search import Beams, beams_of
+from gateway.loop.error_params import CompletionParams, locate_fault
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
@@ -21,7 +21,6 @@ from gateway.loop.generation import (
     refused_generation,
 )
 from gateway.loop.hints import hints_of
-from gateway.loop.param_paths import locate_fault
 from gateway.loop.parameter_checks import check_engine_parameters, check_stream_parameters
 from gateway.loop.policies import Policies, policies_for
 from gateway.loop.rendering import IN_THREAD
@@ -77,7 +76,7 @@ async def prepare_completion(
 ) -> PreparedCompletion:
     """Plan an answer by the model `model_name`, by default the one that the request names, and let the engine check its
     prompts. Raises a `GatewayError` that is to be answered with an HTTP status."""
-    with request_params(request):
+    with CompletionParams(request):
         model = services.lookup.model(model_name or request.model)
         tokenizer = model.engine.tokenizer
         _refuse(request, model)

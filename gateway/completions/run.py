@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.completions.params import request_params
 from gateway.completions.plan import PreparedCompletion
 from gateway.completions.writer import CompletionWriter, Echo
 from gateway.loop.attempts import Attempts
 from gateway.loop.choices import ByteSink, ChoicesRun, completion_usage
 from gateway.loop.chunks import chunk_head, last_chunk
+from gateway.loop.error_params import CompletionParams
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
@@ -99,7 +99,7 @@ class TextChoice:
         return self.writer.finish_reason != "stop"
 
     async def run(self, sink: ByteSink) -> bytes:
-        with request_params(self._request):
+        with CompletionParams(self._request):
             last = await self.generator.run(self._first, self.writer, sink)
         if self._mute:
             self.generator.tokens.output = 0

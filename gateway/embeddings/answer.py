@@ -7,12 +7,10 @@ import binascii
 import math
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from gateway.embeddings.params import request_path
 from gateway.engines.vectors import bytes_of
 from gateway.errors import (
     EngineError,
@@ -20,6 +18,7 @@ from gateway.errors import (
     Unsupported,
     param_text,
 )
+from gateway.loop.error_params import EmbeddingParams
 from gateway.loop.generator import CONTEXT_LENGTH_EXCEEDED
 from gateway.loop.policies import policies_for
 from gateway.loop.pooled_run import run_pooled
@@ -104,7 +103,7 @@ class EmbeddingRun:
             model=self.model,
             ask=ask,
             make=checked,
-            rename=partial(request_path, several=self._several),
+            params=EmbeddingParams(several=self._several),
         )
 
     def _check_number(self, result: EmbeddingResult) -> None:
@@ -205,9 +204,9 @@ def _tokenized(
 
 
 def _check_lengths(inputs: Sequence[EmbeddingInput], info: EmbeddingInfo, *, several: bool) -> None:
-    most = info.max_input_tokens
+    most, params = info.max_input_tokens, EmbeddingParams(several=several)
     for index, each in enumerate(inputs):
-        param = request_path(("input", index), several=several)
+        param = params.renamed(("input", index))
         text = param_text(param)
         if not each:
             raise InvalidRequest(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.deltas import Delta
-from gateway.loop.api_params import request_params
 from gateway.loop.choices import ByteSink
+from gateway.loop.error_params import ApiParams
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
 from gateway.loop.server_tool_loop import ServerToolLoop
@@ -46,7 +46,7 @@ class ApiChoice:
     async def run(self, sink: ByteSink) -> bytes:
         writer = self._writer
         request = self._request
-        with request_params(request):
+        with ApiParams(request):
             if self._tools.offered:
                 last = await self._tools.run(
                     self._first, self, sink, max_turns=request.max_turns, max_uses=request.max_uses

@@ -72,7 +72,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     structure: Constraint | None = None
     """The constraint on the final text, if the turn's text format cannot express it."""
     tool_params: Mapping[str, ParamPath] = {}
-    """The places of the constraints of tools in the request, for errors. See `gateway.loop.param_paths.tool_params`."""
+    """The places of the constraints of tools in the request, for errors. See `gateway.loop.error_params.tool_params`."""
     parts: PartResolver | None = None
     """Finds the images, sounds and documents of turns. From `gateway.loop.media.part_resolver`."""
     request_id: str | None = None

@@ -20,6 +20,7 @@ from gateway.engines.estimates import TokenEstimate
 from gateway.errors import EngineError, GatewayError, InvalidRequest
 from gateway.loop.beam_search import Beams
 from gateway.loop.engine_request import constraint_for, engine_request, stops_in_text
+from gateway.loop.error_params import locate_fault
 from gateway.loop.generation import (
     Generation,
     GenerationSettings,
@@ -27,7 +28,6 @@ from gateway.loop.generation import (
 )
 from gateway.loop.intake import Intake
 from gateway.loop.media import check_media
-from gateway.loop.param_paths import locate_fault
 from gateway.loop.policies import OutputFilters
 from gateway.loop.rendering import dated, render_parts
 from gateway.loop.schema_limits import check_limits

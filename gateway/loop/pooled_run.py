@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
-from gateway.errors import ParamPath, renamed_params
+from gateway.errors import RenamedParams
 from gateway.loop.run_scope import RunScope
 from gateway.loop.span_attributes import pooled_attributes, span_name
 from gateway.request_stats import RunStats
@@ -31,13 +31,13 @@ async def run_pooled(
     model: ServedModel,
     ask: Callable[[TraceHeaders], Awaitable[R]],
     make: Callable[[R], Awaitable[T]],
-    rename: Callable[[ParamPath], ParamPath],
+    params: RenamedParams,
 ) -> T | None:
     """Wait for the turn in the queue, `ask` the engine and `make` the answer; None if that failed.
 
     `ask` receives the trace context of its span, or None if the request is not traced.
 
-    Raises nothing but the cancellation of its task: what fails is `scope.error`, with parameters named by `rename`.
+    Raises nothing but the cancellation of its task: what fails is `scope.error`, with parameters named by `params`.
     """
     made: T | None = None
     status: ResponseStatus = "cancelled"
@@ -45,7 +45,7 @@ async def run_pooled(
     try:
         with scope.stoppable():
             async with scope.turn:
-                with renamed_params(rename):
+                with params:
                     result = await _traced(scope.stats, model, ask)
             made = await make(result)
             tokens = result.prompt_tokens

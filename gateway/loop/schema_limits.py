@@ -28,7 +28,7 @@ from gateway.constraints import (
 )
 from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.json_schema import invalid_place, measure
-from gateway.loop.param_paths import TEXT_SCHEMA
+from gateway.loop.error_params import TEXT_SCHEMA
 from gateway.protocols import ToolDefinition, Turn
 
 CODE = "schema_too_large"

@@ -9,12 +9,12 @@ from typing import Final
 from msgspec import Struct
 
 from gateway.errors import ParamPath
+from gateway.loop.error_params import ResponseParams
 from gateway.protocols import CallRecord
 from gateway.responses.history import check_room, history_of, resolve_references
 from gateway.responses.input_checks import check_outputs, check_pairs
 from gateway.responses.model_context import read_by_model
 from gateway.responses.own_items import count_sent_again, own_items, with_unique_ids
-from gateway.responses.params import request_params
 from gateway.runtime.sealing import open_items
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -103,7 +103,8 @@ async def conversation_of(
         )
     size += _ITEM * len(history)
     await beside(size, partial(_check, own, history, whole, strict=services.strict))
-    with request_params(len(history), own, request.conversation_id):
+    source = "previous_response_id" if request.conversation is None else "conversation"
+    with ResponseParams(len(history), len(own), source=source):
         tools = [] if kinds.isdisjoint(BRINGS_TOOLS) else client_tools_of(whole)
         read, results = await read_by_model(
             whole, kinds, services, model, owner, own=len(history), size=size

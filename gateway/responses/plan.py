@@ -7,10 +7,9 @@ from functools import partial
 
 from msgspec import Struct
 
-from gateway.errors import RenamedParams
+from gateway.loop.error_params import ResponseParams, tool_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.param_paths import tool_params
 from gateway.loop.parameter_checks import check_continuation, check_engine_parameters
 from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
@@ -19,7 +18,6 @@ from gateway.responses.configuration_updates import with_updates
 from gateway.responses.context_management import CompactionSettings, compaction_settings
 from gateway.responses.conversation import conversation_of
 from gateway.responses.initial_response import initial_response
-from gateway.responses.params import request_params
 from gateway.responses.request_checks import check_request
 from gateway.responses.stored_prompts import with_prompt
 from gateway.responses.text_output import logprobs_of, text_format_of
@@ -48,7 +46,7 @@ class Plan(Struct, kw_only=True):
     turn: Turn
     toolset: Toolset
     settings: GenerationSettings
-    params: RenamedParams
+    params: ResponseParams
     """A context in which errors about the turn name the parameters of the request."""
     store: bool
     stream: bool
@@ -200,12 +198,12 @@ async def make_plan(
             tool_params=tool_params(shown) if shown else {},
             extended=extended,
         ),
-        params=request_params(
+        params=ResponseParams(
             len(turn.items) - len(own),
-            own,
-            conversation_id,
+            len(own),
+            source="previous_response_id" if conversation_id is None else "conversation",
             logprobs="top_logprobs" if request.top_logprobs else "include",
-            text_param=text_param,
+            text=text_param,
             preamble=len(preamble),
         ),
         store=store,

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.api_params import request_params
 from gateway.loop.api_run import ApiRun, PreparedGeneration
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.attempts import Attempts, Hold
+from gateway.loop.error_params import ApiParams, tool_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.generator import Generator
 from gateway.loop.media import prompt_length
-from gateway.loop.param_paths import tool_params
 from gateway.loop.parameter_checks import check_engine_parameters
 from gateway.loop.request_settings import settings_of
 from gateway.loop.sampling import with_defaults, with_parameters
@@ -188,7 +187,7 @@ class ApiGateway:
 
     async def _prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedGeneration:
         services = self._services
-        with request_params(request):
+        with ApiParams(request):
             settings = _settings(request, model, services, self._api)
             generator = Generator(model, settings, services.metrics)
             toolset = await api_toolset(request, model, services)
@@ -209,7 +208,7 @@ class ApiGateway:
     async def _counted(self, request: GenerationRequest) -> int:
         services = self._services
         model = services.lookup.model(request.model)
-        with request_params(request):
+        with ApiParams(request):
             settings = _settings(request, model, services, self._api)
             generator = Generator(model, settings, services.metrics)
             toolset = await api_toolset(request, model, services)

@@ -10,7 +10,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
-from gateway.errors import EngineError, ParamPath, Unsupported
+from gateway.errors import EngineError, Unsupported
+from gateway.loop.error_params import ScoringParams
 from gateway.loop.policies import Policies, policies_for, refused
 from gateway.loop.pooled_run import run_pooled
 from gateway.loop.run_scope import RunScope
@@ -51,11 +52,11 @@ class ScoringRun:
         model: ServedModel,
         engine: ScoringEngine,
         services: Services,
-        rename: Callable[[ParamPath], ParamPath],
+        params: ScoringParams,
         *,
         api: str,
     ) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`. `rename` maps places in `request` to places in the
+        """Takes a place in the model's queue: raises `RateLimited`. `params` names places in `request` as in the
         client's. `api` is the short name of the API."""
         self.services = services
         self.scope = RunScope(services, name="a scoring", api=api, subject="The scoring")
@@ -63,7 +64,7 @@ class ScoringRun:
         self.model = model
         self._request = request
         self._engine = engine
-        self._rename = rename
+        self._params = params
 
     async def answer(self, make: Callable[[ScoreResult], T]) -> T | None:
         """What `make` makes of the scores; None where they failed."""
@@ -86,7 +87,7 @@ class ScoringRun:
             return self._engine.score(request)
 
         return await run_pooled(
-            self.scope, model=self.model, ask=ask, make=checked, rename=self._rename
+            self.scope, model=self.model, ask=ask, make=checked, params=self._params
         )
 
 
@@ -108,9 +109,9 @@ async def prepare_rerank(
     """Make the plan of an answer. `model_name`: the model, if it is not the one that the request names. Raises
     `GatewayError` for failures that are answered by an HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
-    places = _Places(("query", "documents"), (False, True), one_query=True)
+    params = ScoringParams(("query", "documents"), (False, True), one_query=True)
     return await _prepare(
-        request, pairs, services, places, trace_headers, model_name, owner, api="rerank"
+        request, pairs, services, params, trace_headers, model_name, owner, api="rerank"
     )
 
 
@@ -128,49 +129,17 @@ async def prepare_scores(
         queries = queries * len(documents)
 
     pairs = list(zip(queries, documents, strict=True))
-    places = _Places(request.names, request.several, one_query=len(request.queries) == 1)
+    params = ScoringParams(request.names, request.several, one_query=len(request.queries) == 1)
     return await _prepare(
-        request, pairs, services, places, trace_headers, model_name, owner, api="score"
+        request, pairs, services, params, trace_headers, model_name, owner, api="score"
     )
-
-
-class _Places:
-    """Maps places in a `ScoreRequest` to places in the client's request."""
-
-    def __init__(
-        self, names: tuple[str, str], several: tuple[bool, bool], *, one_query: bool
-    ) -> None:
-        """`names`: what the client's request calls queries and documents. `several`: whether each is a list there.
-        `one_query`: one query is in all pairs."""
-        self._names = names
-        self._several = several
-        self._one_query = one_query
-
-    def __call__(self, path: ParamPath) -> ParamPath:
-        match path:
-            case ("pairs" | "input", int(index), 0, *_):
-                return self._place(0, 0 if self._one_query else index)
-            case ("pairs" | "input", int(index), *_):
-                return self._place(1, index)
-            case ("pairs" | "input", *_):
-                return (self._names[1],)
-            case ("max_tokens_per_document",):
-                return ("max_tokens_per_doc",)
-            case ("truncate_to",):
-                return ("truncate_prompt_tokens",)
-            case _:
-                return path
-
-    def _place(self, side: int, index: int) -> ParamPath:
-        name = self._names[side]
-        return (name, index) if self._several[side] else (name,)
 
 
 async def _prepare(
     request: ScoringParameters,
     pairs: Sequence[TextPair],
     services: Services,
-    rename: Callable[[ParamPath], ParamPath],
+    params: ScoringParams,
     trace_headers: Mapping[str, str] | None,
     model_name: str | None,
     owner: str | None,
@@ -181,7 +150,7 @@ async def _prepare(
     _check_truncation(request, engine.scoring, model.name)
     policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
     if policies is not None:
-        pairs = await _decided(pairs, policies, rename)
+        pairs = await _decided(pairs, policies, params)
     asked = ScoreRequest(
         request_id=new_id("score_"),
         pairs=pairs,
@@ -192,17 +161,17 @@ async def _prepare(
         user=request.user,
         trace_headers=trace_headers,
     )
-    return ScoringRun(asked, model, engine, services, rename, api=api)
+    return ScoringRun(asked, model, engine, services, params, api=api)
 
 
 async def _decided(
-    pairs: Sequence[TextPair], policies: Policies, rename: Callable[[ParamPath], ParamPath]
+    pairs: Sequence[TextPair], policies: Policies, params: ScoringParams
 ) -> Sequence[TextPair]:
     """The pairs as the policies let them pass. Each text is shown to them once."""
     distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
     decided = await policies.texts(distinct)
     if isinstance(decided, PolicyRefusal):
-        raise refused(decided, rename(("pairs",)))
+        raise refused(decided, params.renamed(("pairs",)))
     changed = dict(zip(distinct, decided, strict=True))
     return [(changed[query], changed[document]) for query, document in pairs]
 

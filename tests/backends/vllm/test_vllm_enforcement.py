@@ -23,7 +23,7 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.errors import InvalidRequest, ParamPath
-from gateway.loop.param_paths import locate_fault
+from gateway.loop.error_params import locate_fault
 from gateway.protocols import EngineRequest, TextFormat, ToolDefinition, Turn
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)

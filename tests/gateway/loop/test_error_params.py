@@ -1,4 +1,4 @@
-"""Places in a turn are told as places in the chat request that it was made from."""
+"""Errors name places in the request that the client sent, in the words of its API."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from gateway.chat.params import request_path
 from gateway.errors import ParamPath, param_text
+from gateway.loop.error_params import (
+    ChatParams,
+    CompletionParams,
+    EmbeddingParams,
+    ResponseParams,
+    ScoringParams,
+)
 from gateway.wire.chat import ChatRequest, convert_chat_request
+from gateway.wire.completions import CompletionRequest
 
 PARAMETERS = {"type": "object"}
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": PARAMETERS}}
@@ -71,4 +78,58 @@ CASES: list[tuple[dict[str, Any], ParamPath, str]] = [
 def test_a_place_is_told_in_the_words_of_chat(
     sent: dict[str, Any], place: ParamPath, param: str
 ) -> None:
-    assert param_text(request_path(place, request(**sent), [0, 4, 7])) == param
+    assert param_text(ChatParams(request(**sent), [0, 4, 7]).renamed(place)) == param
+
+
+@pytest.mark.parametrize(
+    ("place", "param"),
+    [
+        (("input", 0, "content", 1, "type"), "conversation"),
+        (("input", 2, "content", 1, "type"), "conversation"),
+        (("input", 3), "input[0]"),
+        (("input", 4, "content", 1, "type"), "input[1].content[1].type"),
+        (("input", 5), ""),  # written since
+        (("input",), "input"),
+        (("max_tokens",), "max_output_tokens"),
+        (("logprobs",), "include"),
+        (("text", "format", "schema"), "text.format.schema"),
+        (("tools", 0, "tools", 1, "parameters"), "tools[0].tools[1].parameters"),
+    ],
+)
+def test_an_item_is_named_by_where_the_client_sent_it(place: ParamPath, param: str) -> None:
+    params = ResponseParams(3, 2, source="conversation", logprobs="include")
+    assert param_text(params.renamed(place)) == param
+
+
+@pytest.mark.parametrize(
+    ("place", "param"),
+    [
+        (("input", 3, "content"), "prompt"),
+        (("max_output_tokens",), "max_tokens"),
+        (("text", "format", "schema"), "guided_regex"),
+        (("temperature",), "temperature"),
+    ],
+)
+def test_completions_have_prompts(place: ParamPath, param: str) -> None:
+    params = CompletionParams(CompletionRequest(guided_regex="a"))
+    assert param_text(params.renamed(place)) == param
+
+
+def test_a_single_input_has_no_index() -> None:
+    assert EmbeddingParams(several=True).renamed(("input", 3)) == ("input", 3)
+    assert EmbeddingParams(several=False).renamed(("input", 0)) == ("input",)
+
+
+@pytest.mark.parametrize(
+    ("place", "param"),
+    [
+        (("pairs", 2, 0), "query"),
+        (("pairs", 2, 1), "documents[2]"),
+        (("input",), "documents"),
+        (("max_tokens_per_document",), "max_tokens_per_doc"),
+        (("truncate_to",), "truncate_prompt_tokens"),
+    ],
+)
+def test_pairs_are_named_by_their_texts(place: ParamPath, param: str) -> None:
+    params = ScoringParams(("query", "documents"), (False, True), one_query=True)
+    assert param_text(params.renamed(place)) == param

@@ -1,0 +1,346 @@
+"""The parameters that errors name: each API's words for a place in a turn.
+
+Within the gateway, errors name places in a turn, in the words of the Responses API: `("input", 3, "content", 0)`,
+`("tools", 1, "parameters")`, `("text", "format", "schema")`. A client has to read the place in the request that it sent. Each API
+has one class here, a context that renames the errors that leave it. Plugins' APIs name their places with
+`GenerationRequest.own_path`. `locate_fault` finds the place of what an engine says about a constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from gateway.constraints import Constraint, JsonSchema
+from gateway.errors import InvalidRequest, ParamPath, RenamedParams
+from gateway.loop.text_format import shared_path, text_path
+from gateway.protocols import Engine, EngineRequest, GenerationRequest, Turn
+from gateway.tools.client_functions import qualified_name
+from gateway.wire.chat import ChatRequest
+from gateway.wire.chat_messages import AssistantMessage
+from gateway.wire.completions import CompletionRequest
+from gateway.wire.tools import (
+    AllowedToolsChoice,
+    CustomChoice,
+    CustomTool,
+    FunctionChoice,
+    FunctionTool,
+    NamespaceTool,
+    Tool,
+    type_of,
+)
+
+TEXT_SCHEMA: ParamPath = ("text", "format", "schema")
+"""The place of the schema of the final text. Each API renames it to that of its own parameter."""
+
+_ENGINES_WORDS = frozenset[ParamPath]({("schema",), ("pattern",), ("grammar",)})
+"""What engines call a constraint, of which they do not know the place in the request."""
+
+
+class ResponseParams(RenamedParams):
+    """Names places in a conversation, of which the request's own items are a part."""
+
+    __slots__ = ("_before", "_logprobs", "_own", "_preamble", "_source", "_text")
+
+    def __init__(
+        self,
+        before: int,
+        own: int,
+        *,
+        source: str,
+        logprobs: str = "top_logprobs",
+        text: ParamPath = (),
+        preamble: int = 0,
+    ) -> None:
+        """`before` is the number of items that precede the request's `own` ones; `source` is the parameter that they came from.
+        The first `preamble` of them are of a stored prompt. `logprobs` is the parameter that requests log probabilities. `text`
+        is the parameter that sets the form of the final text, if `text.format` does not."""
+        self._before = before
+        self._own = own
+        self._source = source
+        self._logprobs = logprobs
+        self._text = text
+        self._preamble = preamble
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        match path:
+            case ("input", int(index), *_) if index < self._preamble:
+                return ("prompt",)
+            case ("input", int(index), *_) if index < self._before:
+                return (self._source,)
+            case ("input", int(index), *rest) if index < self._before + self._own:
+                return ("input", index - self._before, *rest)
+            case ("input", int(), *_):  # written since
+                return ()
+            case ("max_tokens",):
+                return ("max_output_tokens",)
+            case ("logprobs",):
+                return (self._logprobs,)
+            case ("text", "format", *_) if self._text:
+                return self._text
+            case _:
+                return path
+
+
+class ChatParams(RenamedParams):
+    """Names places in the turn that was made from a chat request."""
+
+    __slots__ = ("_origins", "_request")
+
+    def __init__(self, request: ChatRequest, origins: Sequence[int] | None = None) -> None:
+        """`origins` has for each item of the turn the index of its message; None while there is no turn."""
+        self._request = request
+        self._origins = origins
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        request = self._request
+        match path:
+            case ("input", int(index), *rest) if self._origins is not None:
+                return self._in_messages(self._origins, index, rest)
+            case ("input",) | ("instructions",):
+                return ("messages",)
+            case ("reasoning", "effort"):
+                return path if request.reasoning is not None else ("reasoning_effort",)
+            case ("thinking_token_budget",) if request.reasoning and request.reasoning.max_tokens:
+                return ("reasoning", "max_tokens")
+            case ("text", "format", *_):
+                return text_path(request)
+            case ("max_tokens" | "max_output_tokens",):
+                sent = request.max_completion_tokens is not None
+                return ("max_completion_tokens" if sent else "max_tokens",)
+            case ("tools", int(index), *_) if index >= len(request.tools or ()):
+                return (
+                    "web_search_options",
+                )  # the search that it asks for is the last of the tools
+            case ("tools", *rest) if request.legacy:
+                return ("functions", *rest)
+            case ("tool_choice", *rest) if request.legacy:
+                return ("function_call", *rest)
+            case ("tools", int(index), *rest):
+                return ("tools", index, *_in_tool(request, index, rest))
+            case ("tool_choice", *rest):
+                return ("tool_choice", *_in_choice(request, rest))
+            case _:
+                return path
+
+    def _in_messages(
+        self, origins: Sequence[int], index: int, rest: Sequence[str | int]
+    ) -> ParamPath:
+        if index >= len(origins):  # written since
+            return ()
+        origin = origins[index]
+        made = isinstance(next(iter(self._request.messages[origin:]), None), AssistantMessage)
+        return ("messages", origin, *(_in_images(rest) if made else _in_message(rest)))
+
+
+class CompletionParams(RenamedParams):
+    """Names the parameters of a request to Completions, whose prompts are not told apart."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        match path:
+            case ("input", *_):
+                return ("prompt",)
+            case ("max_output_tokens",):
+                return ("max_tokens",)
+            case ("text", "format", *_):
+                return text_path(self._request)
+            case _:
+                return path
+
+
+class EmbeddingParams(RenamedParams):
+    """Names the inputs of a request for embeddings."""
+
+    __slots__ = ("_several",)
+
+    def __init__(self, *, several: bool) -> None:
+        """`several`: the request has a list of inputs, not a single one."""
+        self._several = several
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        return ("input",) if path[:1] == ("input",) and not self._several else path
+
+
+class ScoringParams(RenamedParams):
+    """Names the texts of a request to score pairs."""
+
+    __slots__ = ("_names", "_one_query", "_several")
+
+    def __init__(
+        self, names: tuple[str, str], several: tuple[bool, bool], *, one_query: bool
+    ) -> None:
+        """`names`: what the client's request calls queries and documents. `several`: whether each is a list there.
+        `one_query`: one query is in all pairs."""
+        self._names = names
+        self._several = several
+        self._one_query = one_query
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        match path:
+            case ("pairs" | "input", int(index), 0, *_):
+                return self._place(0, 0 if self._one_query else index)
+            case ("pairs" | "input", int(index), *_):
+                return self._place(1, index)
+            case ("pairs" | "input", *_):
+                return (self._names[1],)
+            case ("max_tokens_per_document",):
+                return ("max_tokens_per_doc",)
+            case ("truncate_to",):
+                return ("truncate_prompt_tokens",)
+            case _:
+                return path
+
+    def _place(self, side: int, index: int) -> ParamPath:
+        name = self._names[side]
+        return (name, index) if self._several[side] else (name,)
+
+
+class ApiParams(RenamedParams):
+    """Names the parameters of a request to a plugin's API, as its `GenerationRequest.own_path` says."""
+
+    __slots__ = ("_own_path", "_text")
+
+    def __init__(self, request: GenerationRequest) -> None:
+        self._text = () if request.parameters is None else shared_path(request.parameters)
+        self._own_path = request.own_path
+
+    def renamed(self, path: ParamPath) -> ParamPath:
+        if self._text and path[:2] == ("text", "format"):
+            return self._text
+        return path if self._own_path is None else self._own_path(path)
+
+
+def _in_message(rest: Sequence[str | int]) -> Sequence[str | int]:
+    match rest:
+        case ["output" | "content", *below]:
+            return ["content", *_in_part(below)]
+        case ["call_id"]:
+            return ["tool_call_id"]
+        case _:
+            return rest
+
+
+def _in_images(rest: Sequence[str | int]) -> Sequence[str | int]:
+    """In a message of the assistant: only its images have an output."""
+    match rest:
+        case ["output", *below]:
+            return ["images", *_in_part(below)]
+        case _:
+            return _in_message(rest)
+
+
+def _in_part(rest: Sequence[str | int]) -> Sequence[str | int]:
+    match rest:
+        case [index, "image_url"]:
+            return [index, "image_url", "url"]
+        case [index, "file_data" | "file_url" | "file_id" as name]:
+            return [index, "file", name]
+        case _:
+            return rest
+
+
+def _in_tool(request: ChatRequest, index: int, rest: Sequence[str | int]) -> Sequence[str | int]:
+    match rest:
+        case [] | ["type"]:
+            return rest
+        case ["format", "definition" | "syntax" as name]:
+            return ["custom", "format", "grammar", name]
+        case _:
+            return [type_of((request.tools or ())[index]), *rest]
+
+
+def _in_choice(request: ChatRequest, rest: Sequence[str | int]) -> Sequence[str | int]:
+    choice = request.tool_choice
+    match rest:
+        case ["name"] if isinstance(choice, FunctionChoice | CustomChoice):
+            return [type_of(choice), "name"]
+        case ["tools", int(index), "name"] if isinstance(choice, AllowedToolsChoice):
+            return ["allowed_tools", "tools", index, choice.tools[index]["type"], "name"]
+        case ["tools", *below] if isinstance(choice, AllowedToolsChoice):
+            return ["allowed_tools", "tools", *below]
+        case _:
+            return rest
+
+
+def tool_params(tools: Sequence[Tool], param: ParamPath = ("tools",)) -> dict[str, ParamPath]:
+    """The places of the schemas and grammars of a request's tools, by the name that the model sees."""
+    found: dict[str, ParamPath] = {}
+    for index, tool in enumerate(tools):
+        match tool:
+            case NamespaceTool(name=namespace):
+                inner = tool_params(tool.tools, (*param, index, "tools"))
+                found |= {qualified_name(name, namespace): path for name, path in inner.items()}
+            case FunctionTool():
+                found[tool.name] = (*param, index, "parameters")
+            case CustomTool():
+                found[tool.name] = (*param, index, "format", "definition")
+            case _:
+                pass
+    return found
+
+
+async def locate_fault(
+    error: InvalidRequest,
+    request: EngineRequest,
+    structure: Constraint | None,
+    engine: Engine,
+    tools: Mapping[str, ParamPath],
+) -> None:
+    """Set the place of `error`, which the engine's `check` raised for `request`, to a parameter of the client's request,
+    if it is about a constraint.
+
+    If several are possible, the engine checks each separately. `structure`, if given, is the constraint on the final
+    text. `tools` are the places of the constraints of tools, as from `tool_params`.
+    """
+    if not _about_constraint(error.at):
+        return
+    suspects = _suspects(request.turn, structure, tools)
+    if error.at == ("tools",):
+        suspects = [(path, each) for path, each in suspects if path != TEXT_SCHEMA]
+    elif error.at not in _ENGINES_WORDS:
+        suspects = [(path, each) for path, each in suspects if path == TEXT_SCHEMA]
+    asked = () if request.turn is None else request.turn.tools
+    # The gateway's own tools have no place in the request.
+    sure = len(suspects) == 1 and all(tool.name in tools for tool in asked)
+    for path, suspect in suspects:
+        if sure or await _refuses(engine, request, suspect):
+            error.at = path
+            return
+    if error.at in _ENGINES_WORDS:
+        error.at = ()
+
+
+def _about_constraint(path: ParamPath) -> bool:
+    return path in _ENGINES_WORDS or path == ("tools",) or path[:2] == TEXT_SCHEMA[:2]
+
+
+def _suspects(
+    turn: Turn | None, structure: Constraint | None, tools: Mapping[str, ParamPath]
+) -> list[tuple[ParamPath, Constraint]]:
+    found: list[tuple[ParamPath, Constraint]] = []
+    if structure is not None:
+        found.append((TEXT_SCHEMA, structure))
+    if turn is None:
+        return found
+    if structure is None and turn.text_format.schema is not None:
+        found.append((TEXT_SCHEMA, JsonSchema(turn.text_format.schema)))
+    for tool in turn.tools:
+        path = tools.get(tool.name)
+        wanted = tool.grammar if tool.kind == "custom" else JsonSchema(tool.parameters or {})
+        if path is not None and wanted is not None:
+            found.append((path, wanted))
+    return found
+
+
+async def _refuses(engine: Engine, request: EngineRequest, suspect: Constraint) -> bool:
+    try:
+        await engine.check(msgspec.structs.replace(request, constraint=suspect))
+    except InvalidRequest as error:
+        return not error.at or _about_constraint(error.at)
+    return False
