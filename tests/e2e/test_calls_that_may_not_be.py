@@ -9,7 +9,7 @@ import pytest
 
 from gateway_testing.grammar import fold
 from gateway_testing.server import RunningGateway, run_gateway
-from tests.e2e.test_unknown_tools import FUNCTION, Plugin
+from tests.e2e.clock_tool import FUNCTION, ClockPlugin
 
 FORMATS = (
     "harmony", "qwen3", "qwen3_coder", "llama3_json", "pythonic", "mistral", "deepseek_v31", "deepseek_v32",
@@ -43,7 +43,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         "tools": {"clock": {}},
     }
     folder = tmp_path_factory.mktemp("not")
-    with run_gateway(config, folder, plugins=[Plugin()]) as running:
+    with run_gateway(config, folder, plugins=[ClockPlugin()]) as running:
         yield running
 
 

@@ -11,13 +11,23 @@ import httpx
 import pytest
 
 from gateway_testing.grammar import fold, parse_sse
-from tests.e2e import test_reruns
-from tests.e2e.test_reruns import config as config  # a fixture
-from tests.e2e.test_reruns import ended, post, said, until_output, until_running, with_other_words
+from tests.e2e.background_reruns import (
+    ended,
+    post,
+    rerun_config,
+    said,
+    until_output,
+    until_running,
+    with_other_words,
+)
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-assert test_reruns.RULES
+
+
+@pytest.fixture
+def config(any_shared_store: Any, tmp_path: Path) -> str:
+    return rerun_config(any_shared_store, tmp_path)
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["another runs", "its successor"])
@@ -62,11 +72,6 @@ def test_what_can_end_within_the_grace_period_does(start_server: Any, config: st
     first.stop(signal.SIGTERM)
     second = start_server(configured)
     assert said(ended(second.url, running)).startswith("leisurely")
-
-
-test_reruns.RULES.append(
-    {"when": "at leisure", "delay_ms": 20, "repeat": 60, "pieces": [{"text": "leisurely "}]}
-)
 
 
 @pytest.mark.parametrize("stream", [True, False])

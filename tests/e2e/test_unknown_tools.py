@@ -2,48 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from gateway.protocols import ServerTool, SessionContext, ToolCall, ToolDefinition, ToolResult
-from gateway.sdk import ToolServer, hookimpl
 from gateway_testing.grammar import fold
 from gateway_testing.server import RunningGateway, run_gateway
+from tests.e2e.clock_tool import FUNCTION, ClockPlugin
 from tests.plugins.messages.messages_grammar import fold_events, parse_events
 
 RULES = [
     {"when": "go", "pieces": [{"reasoning": "Hm."}, {"call": {"name": "nothing", "arguments": {"a": 1}}}]},
     {"when": "There is no tool named 'nothing'. The tools are: clock.", "pieces": [{"text": "So I say it."}]},
 ]  # fmt: skip
-FUNCTION = {"type": "function", "name": "mine", "parameters": {"type": "object"}}
-
-
-class Clock(ToolServer):
-    label = "clock"
-
-    async def tools(self) -> Sequence[ServerTool]:
-        return [ServerTool(definition=ToolDefinition(name="clock"))]
-
-    @asynccontextmanager
-    async def session(self, context: SessionContext) -> Any:
-        yield self
-
-    async def call(self, call: ToolCall) -> ToolResult:
-        return ToolResult(text="noon")
-
-
-class Plugin:
-    @asynccontextmanager
-    async def open(self, config: Any) -> Any:
-        yield Clock()
-
-    @hookimpl
-    def gateway_register_tools(self, register: Any) -> None:
-        register("clock", self.open)
 
 
 @pytest.fixture(scope="module", params=["harmony", "qwen3"])
@@ -58,7 +31,7 @@ def gateway(
         "apis": {"messages": {"offer_tools": True}},
     }
     folder = tmp_path_factory.mktemp("unknown")
-    with run_gateway(config, folder, plugins=[Plugin()]) as running:
+    with run_gateway(config, folder, plugins=[ClockPlugin()]) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""`docs/architecture.md` names the floors, modules and objects that there are."""
+"""`docs/architecture.md` names modules and objects that exist."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
-from tests.gateway.test_floors import FLOORS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -29,23 +27,12 @@ def names_in(nodes: list[ast.stmt]) -> dict[str, ast.stmt]:
     return names
 
 
-def diagram() -> tuple[tuple[str, ...], ...]:
-    """The packages of each line of the diagram of the floors."""
-    found = re.search(r"## Floors\n.*?```text\n(.*?)```", PAGE, re.DOTALL)
-    assert found is not None
-    return tuple(tuple(re.split(r"\s{2,}", line)[0].split(" · ")) for line in found[1].splitlines())
-
-
 def glossary() -> list[str]:
     """The terms of the glossary."""
     _, _, section = PAGE.partition("## Glossary\n")
     return [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")][
         1:
     ]
-
-
-def test_the_diagram_shows_the_floors_that_are_asserted() -> None:
-    assert [sorted(floor) for floor in diagram()] == [sorted(floor) for floor in FLOORS]
 
 
 @pytest.mark.parametrize("place", PLACES)

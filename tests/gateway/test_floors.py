@@ -119,6 +119,18 @@ def own_package(file: Path) -> str:
     return file.relative_to(ROOT / "gateway").parts[0].removesuffix(".py")
 
 
+def shown_floors() -> tuple[tuple[str, ...], ...]:
+    """The packages of each line of the diagram in `docs/architecture.md`."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    found = re.search(r"## Floors\n.*?```text\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    return tuple(tuple(re.split(r"\s{2,}", line)[0].split(" · ")) for line in found[1].splitlines())
+
+
+def test_the_diagram_shows_the_floors_that_are_asserted() -> None:
+    assert [sorted(floor) for floor in shown_floors()] == [sorted(floor) for floor in FLOORS]
+
+
 def test_every_package_has_a_floor() -> None:
     found = {own_package(file) for file in MODULES} - {"__init__", "sdk"}
     assert found == set(FLOOR)

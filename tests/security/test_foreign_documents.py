@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import time
 import zlib
@@ -27,6 +26,7 @@ from gateway_browser.reader import PageReader
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.extraction import chunks_of, new_reader
 from gateway_file_search.objects import StaticSizes
+from tests.pdf_files import CATALOGUE, pdf_of, stream
 
 LONGEST_SILENCE = 15.0
 """Seconds for which the event loop may be held up; on a quiet machine it is hundredths."""
@@ -210,29 +210,6 @@ def test_the_pages_of_a_response_are_bounded_together() -> None:
 # Files.
 
 
-def pdf(*objects: bytes, trailer: bytes = b"") -> bytes:
-    """A PDF file of objects from number 1 on; the first is the catalogue."""
-    out = io.BytesIO()
-    out.write(b"%PDF-1.7\n")
-    offsets = []
-    for number, content in enumerate(objects, 1):
-        offsets.append(out.tell())
-        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, content))
-    start = out.tell()
-    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
-    out.writelines(b"%010d 00000 n \n" % offset for offset in offsets)
-    out.write(
-        b"trailer\n<< /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF"
-        % (len(objects) + 1, trailer.replace(b"START", b"%d" % start), start)
-    )
-    return out.getvalue()
-
-
-def stream(data: bytes, entries: bytes = b"") -> bytes:
-    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries, data)
-
-
-CATALOGUE = b"<< /Type /Catalog /Pages 2 0 R >>"
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 
 
@@ -247,7 +224,7 @@ def one_page(
     content: bytes, font: bytes = FONT, *others: bytes, more: bytes = b"", kids: bytes = b"3 0 R"
 ) -> bytes:
     pages = b"<< /Type /Pages /Kids [%s] /Count 1 >>" % kids
-    return pdf(CATALOGUE, pages, page(more=more), content, font, *others)
+    return pdf_of(CATALOGUE, pages, page(more=more), content, font, *others)
 
 
 def deflated(data: bytes, times: int = 1) -> bytes:
@@ -302,11 +279,11 @@ FILES: dict[str, Callable[[], bytes]] = {
         ],
         more=b"/XObject << /X6 6 0 R >>",
     ),
-    "a reference to itself": lambda: pdf(CATALOGUE, b"2 0 R"),
+    "a reference to itself": lambda: pdf_of(CATALOGUE, b"2 0 R"),
     "a length that refers to itself": lambda: one_page(b"<< /Length 4 0 R >>\nstream\nx\nendstream"),
-    "a table that comes before itself": lambda: pdf(CATALOGUE, b"<<>>", trailer=b"/Prev START"),
-    "nested arrays": lambda: pdf(b"[" * 2_000_000),
-    "nested dictionaries": lambda: pdf(b"<< /A " * 1_000_000),
+    "a table that comes before itself": lambda: pdf_of(CATALOGUE, b"<<>>", trailer=b"/Prev START"),
+    "nested arrays": lambda: pdf_of(b"[" * 2_000_000),
+    "nested dictionaries": lambda: pdf_of(b"<< /A " * 1_000_000),
     "a range of two billion characters": lambda: one_page(
         deflated(TEXT),
         b"<< /Type /Font /Subtype /Type0 /BaseFont /F /Encoding /Identity-H /ToUnicode 6 0 R >>",
@@ -322,7 +299,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "no table and many objects": lambda: b"%PDF-1.7\n" + b"1 0 obj << >> endobj\n" * 1_000_000 + b"trailer << /Root 1 0 R >>",
     "headers": lambda: b"%PDF-1.7\n" * 3_000_000,
     "end marks": lambda: b"%PDF-1.7\n" + b"startxref\n0\n%%EOF\n" * 1_000_000,
-    "an encryption with very many rounds": lambda: pdf(
+    "an encryption with very many rounds": lambda: pdf_of(
         CATALOGUE, b"<<>>",
         trailer=b"/ID [<00> <00>] /Encrypt << /Filter /Standard /V 5 /R 6 /Length 2147483647 /P -1 /O (%s) /U (%s) >>"
         % (b"o" * 48, b"u" * 48),

@@ -23,7 +23,7 @@ from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
 from gateway.protocols import Media
 from tests.encrypted_pdf import encrypted_pdf
-from tests.security.test_foreign_documents import CATALOGUE, pdf, stream
+from tests.pdf_files import CATALOGUE, pdf_of, stream
 
 T = TypeVar("T")
 PAGES = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
@@ -32,7 +32,7 @@ PAGES = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>"
 def page(box: bytes, drawn: bytes = b"", resources: bytes = b"<< >>") -> bytes:
     """A PDF of one page."""
     leaf = b"<< /Type /Page /Parent 2 0 R /MediaBox [%s] /Contents 4 0 R /Resources %s >>"
-    return pdf(CATALOGUE, PAGES, leaf % (box, resources), stream(drawn))
+    return pdf_of(CATALOGUE, PAGES, leaf % (box, resources), stream(drawn))
 
 
 def source(data: bytes, **fields: Any) -> DocumentSource:
@@ -93,14 +93,14 @@ def test_a_pattern_that_is_drawn_for_ever_is_stopped() -> None:
     ]  # fmt: skip
     last = stream(b"0 0 9 9 re f", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9]")
     leaf = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources << /XObject << /F 5 0 R >> >> >>"
-    bomb = pdf(CATALOGUE, PAGES, leaf, stream(b"/F Do"), *forms, last)
+    bomb = pdf_of(CATALOGUE, PAGES, leaf, stream(b"/F Do"), *forms, last)
     tried(shown(bomb), seconds=1.0)
 
 
 def test_an_image_that_takes_all_memory_is_refused() -> None:
     huge = stream(b"\0", b"/Type /XObject /Subtype /Image /Width 60000 /Height 60000 /BitsPerComponent 8 /ColorSpace /DeviceRGB")  # fmt: skip
     leaf = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R /Resources << /XObject << /I 5 0 R >> >> >>"
-    bomb = pdf(CATALOGUE, PAGES, leaf, stream(b"99 0 0 99 0 0 cm /I Do"), huge)
+    bomb = pdf_of(CATALOGUE, PAGES, leaf, stream(b"99 0 0 99 0 0 cm /I Do"), huge)
 
     async def use(reader: FileReader) -> None:
         with suppress(MediaRefused):  # or the image is left out

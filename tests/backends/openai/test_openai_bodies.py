@@ -6,9 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from openai.types.chat import CompletionCreateParams
-from openai.types.responses import ResponseCreateParams
-from pydantic import TypeAdapter
 
 from gateway.constraints import Grammar, OneOf, Regex
 from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
@@ -22,6 +19,7 @@ from gateway.protocols import (
     Turn,
 )
 from gateway.wire.item_decoding import decode_items
+from tests.backends.openai.sent_bodies import sent_body
 
 pytestmark = pytest.mark.anyio
 DATA = "data:image/png;base64,AAAA"
@@ -44,32 +42,11 @@ SAID: list[dict[str, Any]] = [
     {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "look", "arguments": "{}", "output": "seen"},
     {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
 ]  # fmt: skip
-CHAT = TypeAdapter(CompletionCreateParams)
-RESPONSES = TypeAdapter(ResponseCreateParams)
-
-
-async def body(stub: Any, asker: Any, turn: Turn, config: dict[str, Any], **more: Any) -> Any:
-    if config.get("api") == "responses":
-        usage = {"status": "completed", "usage": {}}
-        stub.says({"type": "response.completed", "response": usage})
-    else:
-        stub.says(stub.chunk("stop"))
-    async with asker.open(stub, **config):
-        await asker.engine.check(asker.request(turn, **more))
-        assert not stub.bodies, "checking asks nobody"
-        await asker.ask(turn, **more)
-    (sent,) = stub.bodies
-    stub.bodies.clear()
-    if not config.get("extensions"):
-        # The SDK's types want ids of earlier output items, which the API does without and the upstream does not know.
-        told = {**sent, "input": "Hi"} if "input" in sent else sent
-        (RESPONSES if "input" in sent else CHAT).validate_python(told)
-    return sent
 
 
 async def test_a_conversation_as_chat_messages(stub: Any, asker: Any) -> None:
     turn = Turn(items=decode_items(SAID), instructions="Rule.", tools=[FUNCTION])
-    sent = await body(stub, asker, turn, {})
+    sent = await sent_body(stub, asker, turn, {})
     assert sent["messages"] == [
         {"role": "system", "content": "Rule."},
         {"role": "system", "content": "Be brief."},
@@ -98,7 +75,7 @@ async def test_a_conversation_as_input_items(stub: Any, asker: Any) -> None:
     content = [part for part in items[1]["content"] if part["type"] != "input_audio"]
     items[1] = {**items[1], "content": content}
     turn = Turn(items=decode_items(items), instructions="Rule.", tools=[FUNCTION])
-    sent = await body(stub, asker, turn, {"api": "responses"})
+    sent = await sent_body(stub, asker, turn, {"api": "responses"})
     assert sent["instructions"] == "Rule."
     assert sent["store"] is False
     assert sent["input"] == [
@@ -122,10 +99,10 @@ async def test_a_conversation_as_input_items(stub: Any, asker: Any) -> None:
 async def test_settings_of_messages(stub: Any, asker: Any) -> None:
     turn = Turn(items=decode_items(SAID), instructions="Rule.", tools=[FUNCTION])
     config = {"reasoning_fields": ["reasoning"], "instructions_role": "developer"}
-    sent = await body(stub, asker, turn, config)
+    sent = await sent_body(stub, asker, turn, config)
     assert [message["role"] for message in sent["messages"][:2]] == ["developer", "developer"]
     assert sent["messages"][3]["reasoning"] == "Hm."
-    sent = await body(stub, asker, turn, {"send_reasoning": False})
+    sent = await sent_body(stub, asker, turn, {"send_reasoning": False})
     assert "reasoning_content" not in sent["messages"][3]
 
 
@@ -140,7 +117,7 @@ async def test_images_of_tools_follow_the_results_of_chat(
         {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "18"}, image]},
     ]  # fmt: skip
     turn = Turn(items=decode_items([*calls, *outputs, {"role": "user", "content": "So?"}]))
-    sent = await body(stub, asker, turn, {"takes": {"images": sees}})
+    sent = await sent_body(stub, asker, turn, {"takes": {"images": sees}})
     unseen = "(An image, which this model cannot see.)"
     part = {"type": "image_url", "image_url": {"url": DATA}}
     text = {"type": "text", "text": "18"}
@@ -150,7 +127,7 @@ async def test_images_of_tools_follow_the_results_of_chat(
         *([{"role": "user", "content": [part, part]}] if sees else []),
         {"role": "user", "content": "So?"},
     ]  # fmt: skip
-    sent = await body(stub, asker, turn, {"api": "responses", "takes": {"images": sees}})
+    sent = await sent_body(stub, asker, turn, {"api": "responses", "takes": {"images": sees}})
     shown = {**image, "detail": "auto"} if sees else {"type": "input_text", "text": unseen}
     assert sent["input"][2]["output"] == [shown]
 
@@ -175,7 +152,7 @@ async def test_what_follows_the_result_of_a_tool_is_announced_as_what_it_is(
     call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "a", "output": [made[p] for p in parts]}
     turn = Turn(items=decode_items([call, output]))
-    sent = await body(stub, asker, turn, {"takes": {"images": True, "files": True}})
+    sent = await sent_body(stub, asker, turn, {"takes": {"images": True, "files": True}})
     assert sent["messages"][1] == {"role": "tool", "tool_call_id": "a", "content": said}
 
 
@@ -195,7 +172,9 @@ async def test_a_message_without_calls_has_a_content(
     user = {"role": "user", "content": "a"}
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "x"}
-    sent = await body(stub, asker, Turn(items=decode_items([user, item, user, call, output])), {})
+    sent = await sent_body(
+        stub, asker, Turn(items=decode_items([user, item, user, call, output])), {}
+    )
     assert sent["messages"][1]["role"] == "assistant"
     assert sent["messages"][1]["content"] == ""
     assert sent["messages"][3]["content"] is None, "with calls it may be null"
@@ -205,7 +184,7 @@ async def test_a_message_without_calls_has_a_content(
 async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) -> None:
     config = {"api": api, "takes": {"custom_tools": True}, "strict_default": True}
     turn = Turn(items=decode_items("Hi"), tools=[FUNCTION, GRAMMAR], parallel_tool_calls=False)
-    sent = await body(stub, asker, turn, config)
+    sent = await sent_body(stub, asker, turn, config)
     grammar = {"syntax": "lark", "definition": "start: X"}
     if api == "chat":
         function = {"name": "f", "description": "Does it.", "parameters": {"type": "object"}}
@@ -230,7 +209,7 @@ async def test_tools_and_the_choice_among_them(stub: Any, asker: Any, api: str) 
     ]
     for choice, told in choices:
         turn = Turn(items=[], tools=[FUNCTION, NOTE], tool_choice=choice)
-        sent = await body(stub, asker, turn, config)
+        sent = await sent_body(stub, asker, turn, config)
         if api == "chat" and isinstance(told, dict):
             told = {"type": told["type"], told["type"]: {"name": told["name"]}}
         assert sent["tool_choice"] == told
@@ -245,7 +224,7 @@ async def test_strict_is_said_where_the_client_or_the_default_of_the_upstream_do
     """Without a word of the client, a function must not become strict at OpenAI, nor its prompt differ elsewhere."""
     tool = msgspec.structs.replace(FUNCTION, strict=strict)
     config = {"api": api, "strict_default": default}
-    sent = await body(stub, asker, Turn(items=decode_items("Hi"), tools=[tool]), config)
+    sent = await sent_body(stub, asker, Turn(items=decode_items("Hi"), tools=[tool]), config)
     told = sent["tools"][0]["function"] if api == "chat" else sent["tools"][0]
     if strict is None and (api == "chat" or not default):
         assert "strict" not in told
@@ -256,7 +235,7 @@ async def test_strict_is_said_where_the_client_or_the_default_of_the_upstream_do
 async def test_a_grammar_is_told_and_not_forced_where_free_text_is_unknown(
     stub: Any, asker: Any
 ) -> None:
-    sent = await body(stub, asker, Turn(items=[], tools=[GRAMMAR]), {})
+    sent = await sent_body(stub, asker, Turn(items=[], tools=[GRAMMAR]), {})
     assert "start: X" in sent["tools"][0]["function"]["description"]
     forced = Turn(items=[], tools=[GRAMMAR], tool_choice="required")
     assert await refused(stub, asker, forced) == "tool_choice"
@@ -267,13 +246,13 @@ async def test_text_formats(stub: Any, asker: Any, *, strict: bool) -> None:
     wanted = TextFormat(kind="json_schema", name="n", schema={"type": "object"}, strict=strict)
     turn = Turn(items=[], text_format=wanted)
     schema = {"name": "n", "schema": {"type": "object"}}
-    sent = await body(stub, asker, turn, {})
+    sent = await sent_body(stub, asker, turn, {})
     told = {**schema, **({"strict": True} if strict else {})}
     assert sent["response_format"] == {"type": "json_schema", "json_schema": told}
-    sent = await body(stub, asker, turn, {"api": "responses"})
+    sent = await sent_body(stub, asker, turn, {"api": "responses"})
     assert sent["text"] == {"format": {"type": "json_schema", **schema, "strict": strict}}
     any_object = Turn(items=[], text_format=TextFormat(kind="json_object"))
-    sent = await body(stub, asker, any_object, {})
+    sent = await sent_body(stub, asker, any_object, {})
     assert sent["response_format"] == {"type": "json_object"}
 
 
@@ -282,18 +261,20 @@ async def test_sampling(stub: Any, asker: Any) -> None:
         max_tokens=9, temperature=0.5, top_p=0.9, seed=3, stop=("x",), presence_penalty=1.0,
         frequency_penalty=0.5, logit_bias={5: 1.0}, logprobs=2,
     )  # fmt: skip
-    sent = await body(stub, asker, Turn(items=[]), {}, sampling=wanted)
+    sent = await sent_body(stub, asker, Turn(items=[]), {}, sampling=wanted)
     assert {key: sent[key] for key in sent.keys() - {"model", "messages", "stream_options", "stream"}} == {
         "max_completion_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 3, "stop": ["x"],
         "presence_penalty": 1.0, "frequency_penalty": 0.5, "logit_bias": {"5": 1.0},
         "logprobs": True, "top_logprobs": 2,
     }  # fmt: skip
     few = Sampling(max_tokens=9, temperature=0.5, top_p=0.9, logprobs=2)
-    sent = await body(stub, asker, Turn(items=[]), {"api": "responses"}, sampling=few)
+    sent = await sent_body(stub, asker, Turn(items=[]), {"api": "responses"}, sampling=few)
     assert sent["max_output_tokens"] == 9
     assert sent["include"] == ["message.output_text.logprobs"]
     assert sent["top_logprobs"] == 2
-    sent = await body(stub, asker, Turn(items=[]), {"max_tokens_field": "max_tokens"}, sampling=few)
+    sent = await sent_body(
+        stub, asker, Turn(items=[]), {"max_tokens_field": "max_tokens"}, sampling=few
+    )
     assert sent["max_tokens"] == 9
 
 
@@ -312,7 +293,7 @@ async def test_what_the_upstream_is_said_to_take_is_sent_and_the_rest_refused(
     stub: Any, asker: Any, api: str, name: str
 ) -> None:
     sampling = Sampling(**{name: {**EXTENDED, **OF_CHAT}[name]})
-    sent = await body(
+    sent = await sent_body(
         stub, asker, Turn(items=[]), {"api": api, "extensions": [name]}, sampling=sampling
     )
     assert sent[name]
@@ -325,14 +306,14 @@ async def test_values_that_say_nothing_are_not_refused(stub: Any, asker: Any) ->
     nothing = Sampling(
         top_k=-1, min_p=0.0, repetition_penalty=1.0, presence_penalty=0.0, min_tokens=0
     )
-    sent = await body(stub, asker, Turn(items=[]), {"api": "responses"}, sampling=nothing)
+    sent = await sent_body(stub, asker, Turn(items=[]), {"api": "responses"}, sampling=nothing)
     assert not sent.keys() & {*EXTENDED, *OF_CHAT}
 
 
 async def test_what_self_hosted_engines_take(stub: Any, asker: Any) -> None:
     turn = Turn(items=[], chat_template_kwargs={"enable_thinking": True}, documents=[{"t": 1}])
     names = ["chat_template_kwargs", "documents", "cache_salt", "priority", "structured_outputs"]
-    sent = await body(
+    sent = await sent_body(
         stub,
         asker,
         turn,
@@ -368,14 +349,14 @@ async def test_a_beam_search_and_a_limit_of_reasoning_are_the_upstreams_own(
 
     turn = Turn(items=[])
     search = BeamSearch(width=4, length_penalty=2.0)
-    sent = await body(stub, asker, turn, asked("use_beam_search"), beams=search)
+    sent = await sent_body(stub, asker, turn, asked("use_beam_search"), beams=search)
     number = "n" if api == "chat" else "best_of"
     found = {name: sent[name] for name in ("use_beam_search", "length_penalty", number)}
     assert found == {"use_beam_search": True, "length_penalty": 2.0, number: 4}
     early = BeamSearch(width=4, early=True)
     assert await refused(stub, asker, turn, api=api, beams=early) == "early_stopping"
     for name in ("thinking_token_budget", "thinking_budget_tokens"):
-        assert (await body(stub, asker, turn, asked(name), thinking_budget=0))[name] == 0
+        assert (await sent_body(stub, asker, turn, asked(name), thinking_budget=0))[name] == 0
 
 
 async def refused(
@@ -453,7 +434,7 @@ async def test_what_clients_say_of_how_they_want_to_be_served(
         "user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "service_tier": "flex",
         "verbosity": "low", "reasoning_summary": "auto",
     }  # fmt: skip
-    sent = await body(stub, asker, turn, {"api": api}, hints=hints)
+    sent = await sent_body(stub, asker, turn, {"api": api}, hints=hints)
     for name in ("user", "safety_identifier", "prompt_cache_key", "service_tier"):
         assert sent[name] == hints[name]
     if api == "chat":
@@ -461,7 +442,7 @@ async def test_what_clients_say_of_how_they_want_to_be_served(
     else:
         assert sent["reasoning"] == {"effort": "low", "summary": "auto"}
         assert sent["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
-    sent = await body(stub, asker, turn, {"api": api, "forward": []}, hints=hints)
+    sent = await sent_body(stub, asker, turn, {"api": api, "forward": []}, hints=hints)
     assert not sent.keys() & hints.keys()
 
 

@@ -15,7 +15,7 @@ from gateway.protocols import ToolDefinition, Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_openai.listings import Listing, SharedListings
 from gateway_remote.failures import ReplicaFailure
-from tests.backends.openai.test_openai_bodies import body
+from tests.backends.openai.sent_bodies import sent_body
 from tests.clock import Clock
 from tests.waiting import wait_until_async
 
@@ -150,7 +150,7 @@ async def test_strict_is_not_told_to_upstreams_whose_list_is_that_of_a_self_host
     config = (
         {"api": "responses"} if asked is None else {"api": "responses", "strict_default": asked}
     )
-    sent = await body(stub, asker, turn, config)
+    sent = await sent_body(stub, asker, turn, config)
     assert ("strict" in sent["tools"][0]) == (told if asked is None else asked)
 
 

@@ -10,8 +10,8 @@ import pytest
 from openai import OpenAI
 
 from gateway_testing.server import run_gateway
-from tests.e2e.media.test_files import TOWER, asked, file, marked
-from tests.e2e.media.test_images import BLUE, seen
+from tests.e2e.media.documents import TOWER, file, marked
+from tests.media_files import BLUE, asked, seen
 
 MODELS = ["chat", "responses"]
 

@@ -15,7 +15,7 @@ from gateway.protocols import Engine
 from gateway_remote import RemoteConfig, open_remote
 from gateway_testing import EngineContract
 from gateway_testing.server import RunningGateway, run_gateway
-from tests.e2e.media.test_tiny_vision import PICTURES, QUESTION
+from tests.e2e.media.drawn_pictures import PICTURES, QUESTION
 
 TOKENIZER = Path(__file__).parents[2] / "models" / "tiny-qwen3" / "tokenizer.json"
 

@@ -9,8 +9,8 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.e2e.media.test_images import RED, asked, data_url, seen, sound
-from tests.security.test_media import huge_jpeg, huge_webp, pixels, png
+from tests.media_files import RED, asked, data_url, seen, sound
+from tests.security.hostile_images import huge_jpeg, huge_webp, pixels, png
 
 CONFIG = """
 [server]

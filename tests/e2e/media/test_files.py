@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import threading
 import zipfile
@@ -17,9 +16,10 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.e2e.media.test_images import seen
+from tests.e2e.media.documents import READ, TOWER, encoded, file, marked
 from tests.encrypted_pdf import encrypted_pdf
-from tests.plugins.file_search.test_file_search_files import pdf
+from tests.media_files import asked, seen
+from tests.pdf_files import text_pdf
 
 CONFIG = """
 [server]
@@ -47,9 +47,7 @@ engine = "scripted"
 [models.seeing.scripted]
 media = ["image"]
 """
-TOWER = pdf("A tower of iron", "is 312 metres high")
 LOCKED = encrypted_pdf(TOWER, "secret")
-READ = "A tower of iron\n\nis 312 metres high"
 
 
 def word(text: str) -> bytes:
@@ -61,25 +59,6 @@ def word(text: str) -> bytes:
         body = f"<w:document xmlns:w='w'><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>"
         archive.writestr("word/document.xml", body)
     return made.getvalue()
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def file(data: bytes, name: str = "tower.pdf", **fields: Any) -> dict[str, Any]:
-    url = f"data:application/octet-stream;base64,{encoded(data)}"
-    return {"type": "input_file", "filename": name, "file_data": url, **fields}
-
-
-def asked(*parts: Any) -> list[Any]:
-    """A user message of Responses."""
-    content = [{"type": "input_text", "text": each} if isinstance(each, str) else each for each in parts]  # fmt: skip
-    return [{"type": "message", "role": "user", "content": content}]
-
-
-def marked(name: str, text: str = READ) -> str:
-    return f"[File: {name}]\n{text}\n[End of file: {name}]"
 
 
 class _Library(BaseHTTPRequestHandler):
@@ -213,7 +192,7 @@ def test_pages_are_shown_to_models_that_see_and_are_asked_to(client: OpenAI) -> 
 
 
 def test_a_scan_has_pages_and_no_text(client: OpenAI) -> None:
-    scan = file(pdf(""), detail="high")
+    scan = file(text_pdf(""), detail="high")
     response = client.responses.create(model="seeing", input=asked(scan))
     assert seen(response.output_text) == ["78x100"]
     with pytest.raises(openai.BadRequestError, match="has no text") as caught:
@@ -271,7 +250,7 @@ BAD: list[tuple[dict[str, Any], str, str, str]] = [
     (file(TOWER[:300]), "file_data", "invalid_file", "PDF is broken"),
     (file(bytes(range(256)), "a.bin"), "file_data", "unsupported_file", "Files of this kind"),
     (file(b"x" * 2001, "a.txt"), "file_data", "invalid_file", "more than 2000 characters"),
-    (file(pdf("a", "b", "c", "d", "e")), "file_data", "invalid_file", "limit is 4"),
+    (file(text_pdf("a", "b", "c", "d", "e")), "file_data", "invalid_file", "limit is 4"),
     (file(b" ", "a.txt"), "file_data", "invalid_file", "has no text"),
     (file(b""), "file_data", "empty_file", "is empty"),
     ({"type": "input_file", "file_data": "a b"}, "file_data", "invalid_base64_file", "not valid base64"),
@@ -310,12 +289,12 @@ def test_the_number_of_files_their_text_and_their_pages_are_limited(client: Open
     with pytest.raises(openai.BadRequestError, match="3000 characters together") as caught:
         client.responses.create(model="reading", input=asked(*[file(b"x" * 1800, "a.txt")] * 2))
     assert caught.value.param == "input[0].content[1].file_data"
-    one = file(pdf("a"), detail="high")
+    one = file(text_pdf("a"), detail="high")
     client.responses.create(model="seeing", input=asked(one, one))
     with pytest.raises(openai.BadRequestError, match="more than 2 pages") as caught:
         client.responses.create(model="seeing", input=asked(one, one, one))
     assert caught.value.param == "input[0].content[2].detail"
-    three = file(pdf("a", "b", "c"), detail="high")
+    three = file(text_pdf("a", "b", "c"), detail="high")
     with pytest.raises(openai.BadRequestError, match="at most 2 as images"):
         client.responses.create(model="seeing", input=asked(three))
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
-import struct
 import threading
-import wave
-import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -20,7 +16,8 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.e2e.test_websocket import connected, events, send
+from tests.e2e.responses_socket import connected, events, send
+from tests.media_files import BLUE, IMAGE, RED, asked, data_url, seen, sound
 
 CONFIG = """
 [server]
@@ -57,35 +54,6 @@ rules = [
 [models.blind]
 engine = "scripted"
 """
-
-
-def png(width: int, height: int, color: tuple[int, int, int]) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = zlib.crc32(kind + data)
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = (b"\0" + bytes(color) * width) * height
-    data = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + data
-
-
-def data_url(data: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
-
-
-RED, BLUE = png(4, 3, (255, 0, 0)), png(40, 30, (0, 0, 255))
-IMAGE = re.compile(r"\[image (\d+x\d+) ([0-9a-f]{8})\]")
-
-
-def sound() -> str:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as made:
-        made.setnchannels(1)
-        made.setsampwidth(2)
-        made.setframerate(8000)
-        made.writeframes(bytes(8000))
-    return base64.b64encode(file.getvalue()).decode()
 
 
 class _Pictures(BaseHTTPRequestHandler):
@@ -126,22 +94,6 @@ def server(start_server: Any, pictures: str, tmp_path_factory: pytest.TempPathFa
 def claude(server: Any) -> Iterator[Anthropic]:
     with Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
         yield client
-
-
-def asked(*parts: str | bytes) -> list[Any]:
-    """A user message of Responses."""
-    content = [
-        {"type": "input_text", "text": part}
-        if isinstance(part, str)
-        else {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
-        for part in parts
-    ]
-    return [{"type": "message", "role": "user", "content": content}]
-
-
-def seen(text: str) -> list[str]:
-    """The sizes of the images in an answer."""
-    return [found[1] for found in IMAGE.finditer(text)]
 
 
 def test_an_image_is_seen_where_it_stands(client: OpenAI) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.media.test_images import BLUE, RED, data_url, seen
+from tests.media_files import BLUE, RED, data_url, seen
 
 CONFIG = """
 [server]

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from gateway_testing.server import run_gateway
-from tests.e2e.media.test_images import data_url
+from tests.media_files import data_url
 from tests.waiting import wait_until
 
 

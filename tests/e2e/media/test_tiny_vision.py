@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from anthropic import Anthropic
-from PIL import Image, ImageDraw
 
 from gateway_testing.server import RunningGateway, run_gateway
+from tests.e2e.media.drawn_pictures import PICTURES, QUESTION
 
 SEEING = Path(__file__).parents[2] / "models" / "tiny-qwen3-vision"
-QUESTION = "What is in this image?"
-
-
-def picture(color: str, shape: str) -> str:
-    """A picture as base64."""
-    image = Image.new("RGB", (64, 64), "white")
-    getattr(ImageDraw.Draw(image), shape)((12, 12, 52, 52), fill=color)
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return base64.b64encode(file.getvalue()).decode()
-
-
-PICTURES = {
-    "I see a red circle.": picture("red", "ellipse"),
-    "I see a blue square.": picture("blue", "rectangle"),
-}
 
 
 @pytest.fixture(scope="module")

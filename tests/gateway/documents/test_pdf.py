@@ -15,10 +15,10 @@ from gateway.documents.failures import InvalidFile
 from gateway.documents.text import read_text
 from gateway.media.pages import read_document
 from tests.encrypted_pdf import encrypted_pdf
-from tests.plugins.file_search.test_file_search_files import pdf
+from tests.pdf_files import text_pdf
 
 MAX = 100_000
-TOWER = pdf("A tower of iron", "is 312 metres high")
+TOWER = text_pdf("A tower of iron", "is 312 metres high")
 TEXT = "A tower of iron\n\nis 312 metres high"
 BODY = TOWER[: TOWER.index(b"xref\n")]
 TABLE = re.compile(rb"(\d+) 0 obj\n(.*?)\nendobj\n", re.DOTALL)
@@ -60,7 +60,7 @@ def table_in_a_stream(*, shift: int = 0, broken: bool = False, packed: bool = Fa
 
 def updated() -> bytes:
     """The same document, whose second page was something else before."""
-    before = pdf("A tower of iron", "was 300 metres high")
+    before = text_pdf("A tower of iron", "was 300 metres high")
     content = next(content for number, content in TABLE.findall(BODY) if number == b"5")
     place = len(before) + 1
     body = before + b"\n5 0 obj\n%s\nendobj\n" % content
@@ -81,7 +81,7 @@ ODD: dict[str, bytes] = {
     "object streams and a broken table": table_in_a_stream(packed=True, broken=True),
     "a table that is elsewhere": TOWER.replace(b"startxref\n", b"startxref\n9"),
     "a table at 0": re.sub(rb"startxref\n\d+", b"startxref\n0", TOWER),
-    "objects that are elsewhere": TOWER.replace(b"%PDF-1.4\n", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"),
+    "objects that are elsewhere": TOWER.replace(b"%PDF-1.7\n", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"),
     "wrong lengths": re.sub(rb"/Length \d+", b"/Length 7", TOWER),
     "after other bytes": b"\x00junk\r\n" * 50 + TOWER,
     "before other bytes": TOWER + b"\n" * 3000 + b"junk",
@@ -113,7 +113,7 @@ def test_what_other_readers_open_is_read(what: str) -> None:
         (re.sub(rb"(?m)^[46] 0 obj", b"9 0 obj", BODY) + b"trailer << /Root 1 0 R >>", "The PDF is broken"),
         (encrypted_pdf(TOWER, "secret"), "protected by a password"),
         (re.sub(rb"/Filter /Standard", b"/Filter /Other", encrypted_pdf(TOWER, "")), "The PDF is encrypted"),
-        (pdf(*"abcdefghij"), "The PDF has 10 pages. This server's limit is 9."),
+        (text_pdf(*"abcdefghij"), "The PDF has 10 pages. This server's limit is 9."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_and_says_why(content: bytes, message: str) -> None:
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_refused_and_says_why(content: bytes, message: st
 
 
 def test_pages_that_are_missing_are_named() -> None:
-    whole = pdf("one", "two", "three", "four", "five")
+    whole = text_pdf("one", "two", "three", "four", "five")
     body = whole[: whole.index(b"xref\n")] + b"trailer << /Root 1 0 R >>"
     for number in (4, 8, 10):  # pages 1, 3 and 4
         body = body.replace(b"\n%d 0 obj" % number, b"\n99 0 obj")
@@ -141,7 +141,7 @@ def test_pages_that_are_missing_are_named() -> None:
 
 def drawn(operators: str, characters: str = "") -> bytes:
     """A page; `characters` are those of the codes from A on."""
-    made = pdf("x").replace(b"BT /F1 12 Tf 72 720 Td (x) Tj ET", operators.encode())
+    made = text_pdf("x").replace(b"BT /F1 12 Tf 72 720 Td (x) Tj ET", operators.encode())
     if characters:
         ranges = "".join(f"<{code:02x}> <{character.encode('utf-16-be').hex()}>" for code, character in enumerate(characters, 65))  # fmt: skip
         table = f"begincmap 1 begincodespacerange <00> <ff> endcodespacerange {len(characters)} beginbfchar {ranges} endbfchar endcmap"

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Any
 
 import httpx
 import pytest
 from litestar.testing import TestClient
-from msgspec import Struct
 
-from gateway import hookimpl
 from gateway.app import create_app
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.errors import ConfigurationError, EngineError, GatewayError
+from gateway.errors import ConfigurationError, EngineError
 from gateway.plugins import PluginSet, load_plugins
 from gateway.protocols import Reply, Route, RouteRequest
 from gateway.startup.selection import resolve_apis
 from gateway_testing.pytest_plugin import StartGateway
 from gateway_testing.server import RunningGateway
-
-
-class FrontConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    greeting: str = "hello"
+from tests.gateway.routes.front_api import Api, ApiPlugin, FrontConfig
 
 
 async def hello(request: RouteRequest) -> Reply:
@@ -48,39 +42,12 @@ async def measure(request: RouteRequest) -> Reply:
         return Reply(body=str(sum([len(part) async for part in body])).encode())
 
 
-class Api:
-    def __init__(self, *routes: Route) -> None:
-        self.routes = routes
-
-    def error(self, error: GatewayError, request_id: str) -> Reply:
-        body = f"{request_id}: {error.message}".encode()
-        return Reply(body=body, status=error.status, headers={"x-front": "yes"})
-
-
-class Plugin:
-    """Offers APIs by name."""
-
-    def __init__(self, **apis: Api) -> None:
-        self.__name__ = "gateway_" + "_".join(apis)
-        self._apis = apis
-
-    @hookimpl
-    def gateway_register_apis(self, register: Any) -> None:
-        for name, api in self._apis.items():
-
-            @asynccontextmanager
-            async def opened(config: FrontConfig, api: Api = api) -> AsyncIterator[Api]:
-                yield api
-
-            register(name, opened, config=FrontConfig)
-
-
 def route(path: str, method: Any = "GET", handle: Any = hello, header: str | None = None) -> Route:
     return Route(method=method, path=path, handle=handle, header=header)
 
 
 def start(
-    gateway_server: StartGateway, *plugins: Plugin, routes: list[str] | None = None
+    gateway_server: StartGateway, *plugins: ApiPlugin, routes: list[str] | None = None
 ) -> RunningGateway:
     server = {"apis": routes if routes is not None else [n for p in plugins for n in p._apis]}
     return gateway_server({"server": server, "models": {"m": {"engine": "scripted"}}}, plugins=plugins)  # fmt: skip
@@ -90,12 +57,12 @@ def config(routes: list[str] | None = None, **tables: dict[str, Any]) -> Config:
     return Config(server=ServerConfig(apis=routes), models={"m": ModelConfig()}, apis=tables)
 
 
-def loaded(*plugins: Plugin) -> PluginSet:
+def loaded(*plugins: ApiPlugin) -> PluginSet:
     return load_plugins(extra=plugins, installed=False)
 
 
 def test_what_the_configuration_names_is_served_in_its_order() -> None:
-    plugins = loaded(Plugin(one=Api(), two=Api()), Plugin(messages=Api()))
+    plugins = loaded(ApiPlugin(one=Api(), two=Api()), ApiPlugin(messages=Api()))
     resolved = resolve_apis(config(["two", "one"], two={"greeting": "hi"}), plugins)
     assert [(offer.name, made) for offer, made in resolved] == [
         ("two", FrontConfig("hi")),
@@ -105,13 +72,13 @@ def test_what_the_configuration_names_is_served_in_its_order() -> None:
 
 
 def test_the_standard_one_is_served_where_it_is_installed_and_nothing_is_said() -> None:
-    installed = loaded(Plugin(messages=Api(), other=Api()))
+    installed = loaded(ApiPlugin(messages=Api(), other=Api()))
     assert [offer.name for offer, _ in resolve_apis(config(), installed)] == ["messages"]
-    assert resolve_apis(config(), loaded(Plugin(other=Api()))) == []
+    assert resolve_apis(config(), loaded(ApiPlugin(other=Api()))) == []
 
 
 def test_what_comes_with_a_selected_tool_is_served_with_it() -> None:
-    installed = loaded(Plugin(messages=Api(), files=Api()))
+    installed = loaded(ApiPlugin(messages=Api(), files=Api()))
     selected = Config(models={"m": ModelConfig()}, tools={"files": {}, "python": {}})
     assert [offer.name for offer, _ in resolve_apis(selected, installed)] == ["messages", "files"]
     said = Config(server=ServerConfig(apis=[]), models={"m": ModelConfig()}, tools={"files": {}})
@@ -129,7 +96,7 @@ def test_what_comes_with_a_selected_tool_is_served_with_it() -> None:
 )  # fmt: skip
 def test_a_mistake_is_one_sentence(routes: list[str], tables: Any, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        resolve_apis(config(routes, **tables), loaded(Plugin(one=Api(), two=Api())))
+        resolve_apis(config(routes, **tables), loaded(ApiPlugin(one=Api(), two=Api())))
     assert str(caught.value) == sentence
 
 
@@ -152,21 +119,21 @@ def test_a_route_where_none_can_be_stops_the_start(
     gateway_server: StartGateway, routes: list[Route], sentence: str | None
 ) -> None:
     if sentence is None:
-        start(gateway_server, Plugin(one=Api(*routes)))
+        start(gateway_server, ApiPlugin(one=Api(*routes)))
         return
     with pytest.raises(ConfigurationError) as caught:
-        start(gateway_server, Plugin(one=Api(*routes)))
+        start(gateway_server, ApiPlugin(one=Api(*routes)))
     assert sentence in str(caught.value)
 
 
 def test_two_apis_on_one_path_stop_the_start(gateway_server: StartGateway) -> None:
-    one, two = Plugin(one=Api(route("/x/{a:str}"))), Plugin(two=Api(route("/x/{b:path}")))
+    one, two = ApiPlugin(one=Api(route("/x/{a:str}"))), ApiPlugin(two=Api(route("/x/{b:path}")))
     with pytest.raises(ConfigurationError, match=r"API 'two' offers .* so does the API 'one'"):
         start(gateway_server, one, two)
 
 
 def test_a_request_tells_all_that_a_route_may_want(gateway_server: StartGateway) -> None:
-    gateway = start(gateway_server, Plugin(one=Api(route("/a/{b:str}/c/{d:path}", handle=tell))))
+    gateway = start(gateway_server, ApiPlugin(one=Api(route("/a/{b:str}/c/{d:path}", handle=tell))))
     root = gateway.base_url.removesuffix("/v1")
     headers = {"X-Mine": "m", "x-request-id": "r1"}
     answer = httpx.get(f"{root}/a/é b/c/d/e?f=g", headers=headers)
@@ -179,7 +146,7 @@ def test_errors_are_told_in_the_apis_own_form_below_its_paths_alone(
     gateway_server: StartGateway,
 ) -> None:
     api = Api(route("/x", handle=break_down), route("/y", handle=fail))
-    gateway = start(gateway_server, Plugin(one=api))
+    gateway = start(gateway_server, ApiPlugin(one=api))
     root = gateway.base_url.removesuffix("/v1")
     expected = {
         "/x": (500, "r1: The server had an internal error on this request."),
@@ -195,7 +162,7 @@ def test_errors_are_told_in_the_apis_own_form_below_its_paths_alone(
 
 
 def test_a_api_reads_a_body_of_any_type_within_its_limit(gateway_server: StartGateway) -> None:
-    gateway = start(gateway_server, Plugin(one=Api(route("/v1/size", "POST", measure))))
+    gateway = start(gateway_server, ApiPlugin(one=Api(route("/v1/size", "POST", measure))))
     with httpx.Client(base_url=gateway.base_url, headers={"content-type": "image/png"}) as client:
         assert client.post("/size", content=b"x" * 1000).text == "1000"
         assert client.post("/size", content=b"").text == "0"
@@ -212,7 +179,7 @@ def test_a_header_tells_a_api_from_the_gateway_on_a_path_of_both(
         route("/v1/models", header="x-mine"),
         route("/v1/models/{name:path}", header="x-mine", handle=fail),
     )
-    root = start(gateway_server, Plugin(one=api)).base_url
+    root = start(gateway_server, ApiPlugin(one=api)).base_url
     mine = {"x-mine": ""}
     assert httpx.get(f"{root}/models", headers=mine).text == "front"
     assert httpx.get(f"{root}/models").json()["object"] == "list"
@@ -221,14 +188,14 @@ def test_a_header_tells_a_api_from_the_gateway_on_a_path_of_both(
 
 
 def test_a_api_that_is_not_named_is_not_served(gateway_server: StartGateway) -> None:
-    gateway = start(gateway_server, Plugin(one=Api(route("/x"))), routes=[])
+    gateway = start(gateway_server, ApiPlugin(one=Api(route("/x"))), routes=[])
     root = gateway.base_url.removesuffix("/v1")
     assert httpx.get(f"{root}/x").status_code == 404
     assert httpx.post(f"{root}/v1/messages", json={}).json()["error"]["code"] == "unknown_url"
 
 
 def test_an_app_for_any_server_has_the_apis_too() -> None:
-    plugins = load_plugins(extra=[Plugin(one=Api(route("/x")))])
+    plugins = load_plugins(extra=[ApiPlugin(one=Api(route("/x")))])
     made = Config(server=ServerConfig(apis=["one"]), models={"m": ModelConfig(engine="scripted")})
     with TestClient(create_app(made, plugins), base_url="http://127.0.0.1") as client:
         assert client.get("/x").text == "front"

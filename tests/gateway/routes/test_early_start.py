@@ -11,7 +11,7 @@ from gateway.errors import EngineError, GatewayError
 from gateway.protocols import Reply, Route, RouteRequest
 from gateway.routes.streaming import STREAM_BODY
 from gateway_testing.pytest_plugin import StartGateway
-from tests.gateway.routes.test_apis import Api, Plugin
+from tests.gateway.routes.front_api import Api, ApiPlugin
 from tests.waiting import wait_until_async
 
 
@@ -83,7 +83,7 @@ def test_before_it_has_begun_errors_have_their_status(
 
 
 def ask(gateway_server: StartGateway, handle: Any) -> httpx.Response:
-    plugin = Plugin(one=Api(Route(method="POST", path="/one", handle=handle)))
+    plugin = ApiPlugin(one=Api(Route(method="POST", path="/one", handle=handle)))
     running = gateway_server(
         {"server": {"apis": ["one"]}, "models": {"m": {"engine": "scripted"}}}, plugins=(plugin,)
     )

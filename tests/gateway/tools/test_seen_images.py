@@ -20,7 +20,7 @@ from gateway.protocols import (
 )
 from gateway.tools.output import seen_images, with_notes
 from gateway_testing.server import RunningGateway, run_gateway
-from tests.e2e.media.test_images import BLUE, RED
+from tests.media_files import BLUE, RED
 
 SHOTS = {"shoot": RED, "blue": BLUE, "broken": b"no image"}
 SEES = [

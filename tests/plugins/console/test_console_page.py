@@ -20,32 +20,14 @@ from tests.waiting import wait_until
 from ..mcp.conftest import COMMAND, configuration, http_server
 from .chromium import Chromium, Page
 from .conftest import address
+from .console_page import LAST, ask, choose, finished
 
 pytestmark = pytest.mark.browser
 
 WEATHER = json.dumps([{"name": "get_weather", "description": "Get the weather in a city", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}])  # fmt: skip
-LAST = ".turn:last-child"
 HOSTILE_NAME = "<img src=x onerror=window.owned=1>"
 SHOTS = os.environ.get("LITEGATE_SCREENSHOTS")
 """A folder for screenshots of the documentation."""
-
-
-def choose(page: Page, model: str) -> None:
-    page.run(f"(() => {{ const select = document.querySelector('.model select'); select.value = '{model}'; select.dispatchEvent(new Event('change')); }})()")  # fmt: skip
-
-
-def ask(page: Page, text: str, model: str = "scripted") -> None:
-    choose(page, model)
-    page.type("#prompt", text)
-    page.press("Enter")
-
-
-def finished(page: Page, turns: int = 1) -> str:
-    """Wait until as many turns are complete. Returns the text of the last one's answer."""
-    page.wait(
-        f"document.querySelectorAll('.turn').length === {turns} && document.querySelector('{LAST} .stats')"
-    )
-    return page.text(f"{LAST} .answer")
 
 
 def section(page: Page, name: str) -> None:

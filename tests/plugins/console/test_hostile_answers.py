@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .chromium import Chromium, Page
-from .test_console_page import LAST, ask, finished
+from .console_page import LAST, ask, finished
 
 pytestmark = pytest.mark.browser
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import sqlite3
 from typing import Any
@@ -15,34 +14,7 @@ from gateway_file_search.chunks import chunked, joined
 from gateway_file_search.filters import filter_of
 from gateway_file_search.objects import StaticSizes
 from gateway_file_search.words import phrases
-
-
-def pdf(*pages: str) -> bytes:
-    """A PDF of lines of text, written by hand."""
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b""]
-    kids = []
-    for text in pages:
-        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
-        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
-        font = b"<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
-        objects.append(
-            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources %s /Contents %d 0 R >>"
-            % (font, len(objects))
-        )
-        kids.append(b"%d 0 R" % len(objects))
-    objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
-    out = io.BytesIO()
-    out.write(b"%PDF-1.4\n")
-    places = []
-    for number, body in enumerate(objects, 1):
-        places.append(out.tell())
-        out.write(b"%d 0 obj\n%s\nendobj\n" % (number, body))
-    start = out.tell()
-    out.write(b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1))
-    out.write(b"".join(b"%010d 00000 n \n" % place for place in places))
-    out.write(b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, start))  # fmt: skip
-    return out.getvalue()
-
+from tests.pdf_files import text_pdf
 
 DEEP = b"<p>The tower.</p>" + b"<div>" * 100_000 + b"deep"
 
@@ -50,8 +22,8 @@ DEEP = b"<p>The tower.</p>" + b"<div>" * 100_000 + b"deep"
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("a.pdf", pdf("A tower of iron", "is 312 metres high"), "A tower of iron\n\nis 312 metres high"),
-        ("named.txt", pdf("A tower"), "A tower"),
+        ("a.pdf", text_pdf("A tower of iron", "is 312 metres high"), "A tower of iron\n\nis 312 metres high"),
+        ("named.txt", text_pdf("A tower"), "A tower"),
         ("a.html", b"<title>T</title><h1>Tower</h1><p>It is <b>high</b>.<ul><li>one<li>two</ul><pre>a\n  b</pre><table><tr><td>x<td>y</table><style>no</style>", "T\n\n# Tower\nIt is high.\n\n* one\n* two\n\na\n  b\nx | y"),
         ("a.htm", "<p>Größe: 5 µm</p>".encode(), "Größe: 5 µm"),
         ("deep.html", DEEP, "The tower."),
@@ -82,9 +54,9 @@ def test_the_text_of_a_file_is_read(ada: Any, name: str, content: bytes, text: s
         ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00", "unsupported_file", "kind"),
         ("latin.txt", b"\xe4\xf6\xfc\xdf" * 9, "unsupported_file", "not text"),
         ("broken.pdf", b"%PDF-1.7\n1 0 obj <<", "invalid_file", "PDF is broken"),
-        ("cut.pdf", pdf("A tower")[:300], "invalid_file", "PDF is broken|no text"),
+        ("cut.pdf", text_pdf("A tower")[:300], "invalid_file", "PDF is broken|no text"),
         ("noise.pdf", b"%PDF-1.4\n" + bytes(range(1, 256)) * 50, "invalid_file", "PDF is broken"),
-        ("loop.pdf", pdf("x").replace(b"/Kids [4 0 R]", b"/Kids [2 0 R]"), "invalid_file", "PDF is broken|no text"),
+        ("loop.pdf", text_pdf("x").replace(b"/Kids [4 0 R]", b"/Kids [2 0 R]"), "invalid_file", "PDF is broken|no text"),
         ("long.txt", b"word " * 500_000, "invalid_file", "more than 2000000 characters"),
     ],
 )  # fmt: skip
