@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket protocol with limits on time and fragments, and without what its library logs of messages."""
+"""uvicorn's WebSocket protocol with limits on time, frames and fragments, and errors in OpenAI's envelope."""
 
 from __future__ import annotations
 
@@ -6,59 +6,41 @@ from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import SecurityError
-from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import State
-from websockets.server import ServerProtocol
 
 from gateway.http_server.client_certificates import tls_extension
 from gateway.http_server.connections import SendMonitor, ServingConfig, raw_error
+from gateway.http_server.websocket_frames import CONTINUATION, PING, Frame, frame_at
 
 MAX_FRAGMENTS: Final = 16_384
 """Frames of one message: empty ones do not count towards its size."""
 FRAMES_AT_ONCE: Final = 500
-"""Frames with little content that a connection may send at once: reading one takes as long as reading some KiB. Control frames, fragments and
+"""Frames with little content that a connection may send in a burst: reading one takes as long as reading some KiB. Control frames, fragments and
 messages count alike; a frame that is not a control frame counts less the longer it is, and not at all from `_LONG` bytes on."""
 FRAMES_PER_SECOND: Final = 50
 """Frames with little content that a connection may send in the long run."""
 _LONG: Final = 256
-_FEWEST, _MOST = 512, 8192
-"""Bytes that are read at once: fewer where there are many frames in them."""
-_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
-
-
-class _Conversation(ServerProtocol):
-    """Keeps the answer to the latest ping only, instead of sending one for each (RFC 6455, 5.5.3)."""
-
-    pong: Frame | None = None
-
-    def send_frame(self, frame: Frame) -> None:
-        if frame.opcode is Opcode.PONG:
-            self.pong = frame
-        else:
-            super().send_frame(frame)
-
-    def take_pong(self) -> list[bytes]:
-        """What answers the pings so far."""
-        pong, self.pong = self.pong, None
-        if pong is None or self.state is not State.OPEN:
-            return []
-        super().send_frame(pong)
-        return self.data_to_send()
 
 
 class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
     """Closes a connection whose messages do not arrive in time, which has too many frames for what they contain, or whose client does
-    not read. What comes after a message waits until the application has taken it."""
+    not read. What comes after a message waits until the application has taken it. Of several pings that arrive together the latest is
+    answered (RFC 6455, 5.5.3)."""
 
-    conn: _Conversation
     _message_since: float | None = None
-    """Since when a part of a message is here, and its rest is not."""
-    _rest = b""
-    """What was received; not all of it is read yet."""
+    """When the unfinished message, or frame, began to arrive."""
+    _data = b""
+    """What was received; not all of it is passed to uvicorn."""
     _at = 0
-    """How much of that is read."""
-    _at_once = _FEWEST
+    """How much of that was passed on."""
+    _payload_left = 0
+    """Bytes of a frame whose beginning was passed on, and which are still to come."""
+    _ends_message = False
+    """Whether the message ends with this frame."""
+    _fragments = 0
+    """Frames of the unfinished message."""
+    _ping = b""
+    """The latest ping that is not answered."""
     _frames_left: float = FRAMES_AT_ONCE
     _frames_counted_at: float | None = None
 
@@ -67,112 +49,11 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
         self._sending = SendMonitor()
-        # At the level `debug` the library logs all headers and messages: keys, and what users write.
-        self.conn = _Conversation(max_size=self.config.ws_max_size, logger=self.conn.logger)
-        self.conn.debug = False
+        self.conn.debug = (
+            False  # or the library logs all headers and messages: keys, and what users write
+        )
 
-    def data_received(self, data: bytes) -> None:
-        if not self.handshake_initiated:
-            super().data_received(data)
-            if not self.handshake_initiated:
-                # The library has refused the request, and uvicorn does not send its answer.
-                self._end_handshake()
-            return
-        self._rest = self._rest[self._at :] + data if self._rest else data
-        self._at = 0
-        self._read()
-
-    def _read(self) -> None:
-        """Read what was received, up to the end of a message that the application has not taken."""
-        rest = self._rest
-        while self._at < len(rest) and not (self.read_paused or self.close_sent):
-            piece = rest[self._at : self._at + self._at_once]
-            self._at += len(piece)
-            self._at_once = min(2 * self._at_once, _MOST)
-            super().data_received(piece)
-        if self.close_sent and self._at < len(rest):
-            # After the closing handshake has begun, the library passes over everything but its end.
-            super().data_received(rest[self._at :])
-            self._at = len(rest)
-        if self._at == len(rest):
-            self._rest, self._at = b"", 0
-        self._answer_ping()
-        if self._message_since is None and (self.frames or self.conn.reader.buffer):
-            self._message_since = self.loop.time()
-
-    async def receive(self) -> Any:
-        message = await super().receive()
-        if self._rest and not self.read_paused:
-            self._read()
-        return message
-
-    def handle_events(self) -> None:
-        spent = 0.0
-        for event in self.conn.events:
-            if isinstance(event, Frame):
-                long = event.opcode in _DATA and len(event.data) >= _LONG
-                if not long:
-                    spent += 1 - (len(event.data) / _LONG if event.opcode in _DATA else 0)
-        if spent:
-            self._at_once = _FEWEST
-            now = self.loop.time()
-            before = self._frames_counted_at or now
-            self._frames_counted_at = now
-            regained = self._frames_left + FRAMES_PER_SECOND * (now - before)
-            self._frames_left = min(FRAMES_AT_ONCE, regained) - spent
-            if self._frames_left < 0 and not self.close_sent:
-                self._fail(
-                    1008,
-                    f"more than {FRAMES_AT_ONCE} frames at once with little content, or {FRAMES_PER_SECOND} a second",
-                )
-                return
-        super().handle_events()
-
-    async def run_asgi(self) -> None:
-        app = self.app
-
-        async def answered(scope: Any, receive: Any, send: Any) -> None:
-            await app(scope, receive, send)
-            if self.initial_response is not None:
-                self.handshake_complete = (
-                    True  # or uvicorn logs an error for each handshake that is refused
-                )
-
-        tls = tls_extension(self.transport)
-        if tls is not None:
-            self.scope["extensions"]["tls"] = tls
-        self.app = answered
-        await super().run_asgi()
-
-    def send_receive_event_to_app(self) -> None:
-        self._message_since = None
-        if self.curr_msg_data_type == "text":
-            self.frames = [b"".join(self.frames)]
-            try:
-                self.frames[0].decode()
-            except UnicodeDecodeError:
-                # uvicorn's way logs an error of the server, with a traceback.
-                self._fail(1007, "a text that is not UTF-8")
-                return
-        super().send_receive_event_to_app()
-
-    def handle_cont(self, event: Frame) -> None:
-        if len(self.frames) >= MAX_FRAGMENTS:
-            self._fail(1009, f"a message of more than {MAX_FRAGMENTS} fragments")
-        else:
-            super().handle_cont(event)
-
-    def handle_ping(self) -> None:
-        """It is answered once all that was received is read."""
-
-    def _answer_ping(self) -> None:
-        # Not while the client does not read.
-        if (
-            self.conn.pong is not None
-            and self.writable.is_set()
-            and not self.transport.is_closing()
-        ):
-            self.transport.write(b"".join(self.conn.take_pong()))
+    # Connections
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -201,31 +82,157 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.transport.is_closing():
             super().shutdown()
 
+    # The handshake
+
     def handle_connect(self, event: Request) -> None:
         response = self.conn.accept(event)
-        if response.status_code == 101:
-            super().handle_connect(event)
+        if response.status_code != 101:
+            self._refuse(400, bytes(response.body).decode().strip())
             return
-        self.handshake_initiated = self.close_sent = self.handshake_complete = True
-        self.transport.write(raw_error(400, bytes(response.body).decode().strip()))
-        self.transport.close()
+        super().handle_connect(event)
+        if (tls := tls_extension(self.transport)) is not None:
+            self.scope["extensions"]["tls"] = tls
 
-    def _end_handshake(self) -> None:
-        self.close_sent = self.handshake_complete = True
+    def _refuse_unparsed(self) -> None:
+        """Answer a handshake that the library has refused; uvicorn does not send its answer."""
         refused = self.conn.handshake_exc
         # Older versions of the library wrap what it is about.
         long = isinstance(refused, SecurityError) or isinstance(
             getattr(refused, "__cause__", None), SecurityError
         )
-        problem = (
-            "The handshake's headers are too many or too long."
-            if long
-            else "The handshake is not a valid request."
-        )
-        self.transport.write(raw_error(431 if long else 400, problem))
+        if long:
+            self._refuse(431, "The handshake's headers are too many or too long.")
+        else:
+            self._refuse(400, "The handshake is not a valid request.")
+
+    def _refuse(self, status: int, message: str) -> None:
+        self.handshake_initiated = self.close_sent = self.handshake_complete = True
+        self.transport.write(raw_error(status, message))
         self.transport.close()
+
+    async def run_asgi(self) -> None:
+        app = self.app
+
+        async def answered(scope: Any, receive: Any, send: Any) -> None:
+            await app(scope, receive, send)
+            if self.initial_response is not None:
+                # Or uvicorn logs an error for each handshake that is refused.
+                self.handshake_complete = True
+
+        self.app = answered
+        await super().run_asgi()
+
+    # Receiving
+
+    def data_received(self, data: bytes) -> None:
+        if not self.handshake_initiated:
+            super().data_received(data)
+            if not self.handshake_initiated:
+                self._refuse_unparsed()
+            return
+        self._data = self._data[self._at :] + data if self._data else data
+        self._at = 0
+        self._read()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if self._data and not self.read_paused:
+            self._read()
+        return message
+
+    def _read(self) -> None:
+        """Pass frames to uvicorn, up to the end of a message that the application has not taken."""
+        while not (self.read_paused or self.close_sent) and self._read_frame():
+            pass
+        if self.close_sent and self._at < len(self._data) and not self.transport.is_closing():
+            # After the closing handshake has begun, the library passes over everything but its end.
+            self._pass_on(len(self._data))
+        if self._at >= len(self._data):
+            self._data, self._at = b"", 0
+        if not (self._data or self._payload_left or self._fragments):
+            self._message_since = None
+        elif self._message_since is None:
+            self._message_since = self.loop.time()
+        self._answer_ping()
+
+    def _read_frame(self) -> bool:
+        """Pass on the next frame, or what is here of it. Returns False if more data is needed."""
+        here = len(self._data)
+        if self._payload_left:
+            if self._at == here:
+                return False
+            end = min(here, self._at + self._payload_left)
+            self._payload_left -= end - self._at
+        else:
+            frame = frame_at(self._data, self._at)
+            if frame is None or (frame.opcode == PING and frame.end > here):
+                return False
+            if not self._is_within_limits(frame):
+                return False
+            if frame.opcode == PING:
+                self._ping, self._at = self._data[self._at : frame.end], frame.end
+                return True
+            end = min(here, frame.end)
+            if end < frame.end:
+                self._answer_ping()  # which cannot come within a frame
+            self._payload_left = frame.end - end
+            self._ends_message = frame.is_final and not frame.is_control
+        if self._ends_message and not self._payload_left:
+            self._fragments, self._message_since = 0, None
+        self._pass_on(end)
+        return True
+
+    def _pass_on(self, end: int) -> None:
+        """Pass on what is here up to `end`."""
+        part = self._data[self._at : end]
+        self._at = end
+        super().data_received(part)
+
+    def _answer_ping(self) -> None:
+        """Let uvicorn answer the latest ping, unless it has to wait: for the end of a frame, or until the client reads."""
+        if self._ping and not (
+            self._payload_left
+            or self._sending.is_paused
+            or self.close_sent
+            or self.transport.is_closing()
+        ):
+            ping, self._ping = self._ping, b""
+            super().data_received(ping)
+
+    def send_receive_event_to_app(self) -> None:
+        """Close the connection if a text is not UTF-8; uvicorn also logs an error of the server, with a traceback."""
+        if self.curr_msg_data_type == "text":
+            self.frames = [b"".join(self.frames)]
+            try:
+                self.frames[0].decode()
+            except UnicodeDecodeError:
+                self._fail(1007, "a text that is not UTF-8")
+                return
+        super().send_receive_event_to_app()
+
+    # Limits
+
+    def _is_within_limits(self, frame: Frame) -> bool:
+        """Count a frame. Returns False if the connection is closed because there are too many."""
+        if not frame.is_control:
+            self._fragments = self._fragments + 1 if frame.opcode == CONTINUATION else 1
+            if self._fragments > MAX_FRAGMENTS:
+                self._fail(1009, f"a message of more than {MAX_FRAGMENTS} fragments")
+                return False
+            if frame.length >= _LONG:
+                return True
+        now = self.loop.time()
+        before = self._frames_counted_at or now
+        self._frames_counted_at = now
+        regained = self._frames_left + FRAMES_PER_SECOND * (now - before)
+        spent = 1.0 if frame.is_control else 1 - frame.length / _LONG
+        self._frames_left = min(FRAMES_AT_ONCE, regained) - spent
+        if self._frames_left < 0:
+            self._fail(1008, f"more than {FRAMES_AT_ONCE} frames at once with little content, or {FRAMES_PER_SECOND} a second")  # fmt: skip
+        return self._frames_left >= 0
 
     def _fail(self, code: int, reason: str) -> None:
         self.frames = []
+        self._data, self._at = b"", 0
         self.conn.fail(code, reason)
         self.handle_parser_exception()

@@ -156,7 +156,7 @@ async def test_a_burst_is_not_read_to_its_end() -> None:
             for _ in range(1000):
                 await asyncio.sleep(0)
         assert canned.transport.closing
-        assert made._rest == b""
+        assert made._data == b""
         assert lines.count < 400 * FRAMES_AT_ONCE
         await canned.end()
 

@@ -23,7 +23,7 @@ from gateway.net.guard import (
     refusal,
     resolve,
 )
-from gateway.net.transports import GuardedTransport
+from gateway.net.http import GuardedTransport
 
 
 @pytest.mark.parametrize(
