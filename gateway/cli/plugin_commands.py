@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
@@ -36,7 +37,8 @@ def add_commands(commands: Commands, plugins: PluginSet, complete: Callable[[str
 
 
 def _made(offer: Offer[MakeCommand], parser: argparse.ArgumentParser) -> RunCommand:
-    """Let the plugin add the arguments. The function that runs the command raises `ConfigurationError` for any error."""
+    """Let the plugin add the arguments. The function that runs the command raises `ConfigurationError` for any error
+    but a closed pipe and a full disk, which are no fault of the plugin."""
     try:
         run = offer.make(parser)
     except Exception as error:  # a third-party plugin may raise anything
@@ -47,9 +49,11 @@ def _made(offer: Offer[MakeCommand], parser: argparse.ArgumentParser) -> RunComm
     def guarded(arguments: argparse.Namespace) -> int:
         try:
             return run(arguments)
-        except (ConfigurationError, OSError):  # `main` reports these
+        except BrokenPipeError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise
             _fail(offer, "failed", error)
 
     return guarded

@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,13 @@ def broken_run(parser: argparse.ArgumentParser) -> RunCommand:
     return run
 
 
+def broken_file(parser: argparse.ArgumentParser) -> RunCommand:
+    def run(arguments: argparse.Namespace) -> int:
+        return len(Path("no such file").read_bytes())
+
+    return run
+
+
 def no_function(parser: argparse.ArgumentParser) -> Any:
     return None
 
@@ -158,6 +166,10 @@ def no_function(parser: argparse.ArgumentParser) -> Any:
     [
         (broken_import, "cannot be used: ModuleNotFoundError: No module named 'no_such_module'"),
         (broken_run, "failed: KeyError: 'answer'"),
+        (
+            broken_file,
+            "failed: FileNotFoundError: [Errno 2] No such file or directory: 'no such file'",
+        ),
         (no_function, "cannot be used: its function returned None"),
     ],
 )
@@ -264,3 +276,14 @@ def test_only_the_plugin_that_is_needed_is_imported(arguments: list[str], loaded
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == loaded
+
+
+def test_loading_plugins_imports_no_command() -> None:
+    program = (
+        "import sys; from gateway.plugins import load_plugins; load_plugins()\n"
+        "print(sorted(each for each in sys.modules if each.endswith('.command')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
