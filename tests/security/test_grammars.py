@@ -465,7 +465,7 @@ def test_ordinary_patterns_and_grammars_are_not_taken_for_slow_ones(constraint: 
 
 @pytest.mark.anyio
 async def test_a_llama_server_gets_no_grammar_that_would_stop_it() -> None:
-    pytest.importorskip("gateway_llamacpp.ambiguity")
+    pytest.importorskip("gateway_llamacpp.gbnf.ambiguity")
     compiling = pytest.importorskip("gateway_remote.compiling")
     settings: dict[str, Any] = {
         "special": {},

@@ -8,9 +8,9 @@ from typing import Any, Final
 from gateway.sdk import Unsupported
 from gateway.sdk.constraints import Constraint, JsonObject, JsonSchema
 from gateway.sdk.engines import Compiler, compiled, decoded, encoded, is_small
-from gateway_llamacpp.ambiguity import check_ambiguity
-from gateway_llamacpp.grammar import to_gbnf
-from gateway_llamacpp.json_text import Bounds
+from gateway_llamacpp.gbnf.ambiguity import check_ambiguity
+from gateway_llamacpp.gbnf.constraints import to_gbnf
+from gateway_llamacpp.gbnf.json_text import Bounds
 from gateway_llamacpp.vocabulary import Vocabulary
 
 _END_BIAS: Final = 5.0

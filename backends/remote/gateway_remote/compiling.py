@@ -84,7 +84,7 @@ def fields_of(constraint: bytes, dialect: str, settings: Mapping[str, Any]) -> A
 def _check(grammar: str, vocabulary: int) -> None:
     """Raise for a grammar that would block the server's sampler."""
     try:
-        from gateway_llamacpp.ambiguity import check_ambiguity
+        from gateway_llamacpp.gbnf.ambiguity import check_ambiguity
     except ImportError:
         return
     check_ambiguity(grammar, vocabulary)

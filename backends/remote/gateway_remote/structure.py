@@ -111,7 +111,7 @@ class LlamaCppStructures:
             case Grammar("gbnf", definition):
                 return {"grammar": definition}
         try:
-            from gateway_llamacpp.grammar import to_gbnf
+            from gateway_llamacpp.gbnf.constraints import to_gbnf
         except ImportError:
             return self._single(constraint)
         return {"grammar": to_gbnf(constraint)}
@@ -130,7 +130,7 @@ class LlamaCppStructures:
 def _schema_grammar(schema: Mapping[str, Any], _max_whitespace: int | None) -> str:
     """A GBNF grammar, also readable by xgrammar, of the JSON texts valid under `schema`."""
     try:
-        from gateway_llamacpp.grammar import to_gbnf
+        from gateway_llamacpp.gbnf.constraints import to_gbnf
     except ImportError as error:
         raise Unsupported(
             "To enforce the length of strings in a JSON schema, this gateway needs litegate-llamacpp installed."

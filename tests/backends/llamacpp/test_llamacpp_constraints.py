@@ -22,7 +22,7 @@ from gateway.constraints import (
     Triggered,
 )
 from gateway.errors import InvalidRequest, Unsupported
-from gateway_llamacpp.grammar import to_gbnf
+from gateway_llamacpp.gbnf.constraints import to_gbnf
 
 pytestmark = pytest.mark.anyio
 
@@ -342,6 +342,7 @@ def test_a_keyword_that_would_be_dropped_is_refused_by_name(keyword, schema):
         Regex("\\u12"),
         Grammar("gbnf", "root ::= missing"),
         Grammar("gbnf", 'start ::= "x"'),
+        Sequence((Grammar("gbnf", 'root ::= "x'), Const("-"))),
         Grammar("lark", 'start: "x"'),
         Triggered("<a>", Const("<b>")),
     ],

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, Unsupported
-from gateway_llamacpp.characters import (
+from gateway_llamacpp.gbnf.characters import (
     ANY,
     DIGITS,
     LINE,
@@ -25,7 +25,7 @@ from gateway_llamacpp.characters import (
     single,
     union,
 )
-from gateway_llamacpp.rules import one_of, repeat, sequence
+from gateway_llamacpp.gbnf.rules import one_of, repeat, sequence
 
 
 class Chars(Struct, frozen=True):

@@ -18,12 +18,12 @@ from gateway.sdk.constraints import (
     Sequence,
     Triggered,
 )
-from gateway_llamacpp.characters import char_class, complement, literal, single
-from gateway_llamacpp.gbnf import embedded
-from gateway_llamacpp.json_schema import SchemaWriter
-from gateway_llamacpp.json_text import Bounds, JsonRules
-from gateway_llamacpp.regex import regex_to_gbnf
-from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
+from gateway_llamacpp.gbnf.characters import char_class, complement, literal, single
+from gateway_llamacpp.gbnf.json_schema import SchemaWriter
+from gateway_llamacpp.gbnf.json_text import Bounds, JsonRules
+from gateway_llamacpp.gbnf.reader import embedded
+from gateway_llamacpp.gbnf.regex import regex_to_gbnf
+from gateway_llamacpp.gbnf.rules import EMPTY, Rules, one_of, repeat, sequence, words
 
 
 def to_gbnf(constraint: Constraint, bounds: Bounds | None = None) -> str:

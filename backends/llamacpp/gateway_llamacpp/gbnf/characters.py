@@ -8,7 +8,7 @@ from typing import TypeAlias
 Characters: TypeAlias = tuple[tuple[int, int], ...]
 """Disjoint, sorted, inclusive ranges."""
 
-_LAST = 0x10FFFF
+LAST = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 _PLAIN = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _,.:;!?=+*/()<>{}@#$%&|~'`"
@@ -35,8 +35,8 @@ def complement(characters: Characters) -> Characters:
         if at < low:
             gaps.append((at, low - 1))
         at = high + 1
-    if at <= _LAST:
-        gaps.append((at, _LAST))
+    if at <= LAST:
+        gaps.append((at, LAST))
     return tuple(gaps)
 
 

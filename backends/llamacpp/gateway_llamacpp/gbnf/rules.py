@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby, takewhile
 
 from gateway.sdk import Unsupported
-from gateway_llamacpp.characters import literal
+from gateway_llamacpp.gbnf.characters import literal
 
 _MAX_REPETITIONS = 2000
 """The highest repetition count that llama.cpp's grammar parser accepts."""

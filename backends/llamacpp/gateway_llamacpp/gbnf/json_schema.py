@@ -20,12 +20,12 @@ from gateway.sdk.json_schema import (
     has_type,
     listed_types,
 )
-from gateway_llamacpp.characters import literal
-from gateway_llamacpp.json_text import Bounds, JsonRules, in_string
-from gateway_llamacpp.number_ranges import bounds_of, integers, numbers
-from gateway_llamacpp.regex import regex_to_gbnf
-from gateway_llamacpp.rules import EMPTY, Rules, one_of, repeat, sequence, words
-from gateway_llamacpp.schema_support import ENFORCED, combined, refuse_unknown, resolve
+from gateway_llamacpp.gbnf.characters import literal
+from gateway_llamacpp.gbnf.json_text import Bounds, JsonRules, in_string
+from gateway_llamacpp.gbnf.number_ranges import bounds_of, integers, numbers
+from gateway_llamacpp.gbnf.regex import regex_to_gbnf
+from gateway_llamacpp.gbnf.rules import EMPTY, Rules, one_of, repeat, sequence, words
+from gateway_llamacpp.gbnf.schema_support import ENFORCED, combined, refuse_unknown, resolve
 
 _DATE = r"\d{4}-(0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|\d{4}-(0[469]|11)-(0[1-9]|[12]\d|30)|\d{4}-02-(0[1-9]|1\d|2[0-8])"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"

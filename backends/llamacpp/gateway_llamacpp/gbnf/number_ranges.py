@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.sdk import InvalidRequest, Unsupported
-from gateway_llamacpp.json_text import DIGITS_MOST
-from gateway_llamacpp.rules import one_of
+from gateway_llamacpp.gbnf.json_text import DIGITS_MOST
+from gateway_llamacpp.gbnf.rules import one_of
 
 _LARGEST = Decimal(10**DIGITS_MOST - 1)
 _DECIMALS_MOST = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gateway_llamacpp.characters import (
+from gateway_llamacpp.gbnf.characters import (
     Characters,
     char_class,
     complement,
@@ -13,7 +13,7 @@ from gateway_llamacpp.characters import (
     single,
     union,
 )
-from gateway_llamacpp.rules import Rules, one_of
+from gateway_llamacpp.gbnf.rules import Rules, one_of
 
 _UNESCAPED = complement(union([(0, 0x1F), *single('"\\\x7f')]))
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
