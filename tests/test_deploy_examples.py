@@ -312,7 +312,9 @@ def test_the_image_has_all_that_its_parts_depend_on() -> None:
         if (file := folder / "pyproject.toml").is_file():
             project = tomllib.loads(file.read_text())["project"]
             distributions[project["name"]] = project["dependencies"]
-    assert {"litegate", "litegate-remote", "litegate-redis"} <= set(distributions)
+    assert {"litegate", "litegate-console", "litegate-remote", "litegate-redis"} <= set(
+        distributions
+    )
     for dependencies in distributions.values():
         for each in dependencies:
             name = re.split(r"[\[<>=~ ;]", each)[0]
