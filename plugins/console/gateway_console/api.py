@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.sdk import AsgiApp, GatewayError, GatewayServices, NotFound, Reply, Route, RouteRequest
-from gateway_console.files import PAGE, StaticFile
+from gateway_console.files import PAGE, VENDOR, StaticFile
 
 HEADERS: Final = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data: blob:; "
+        "connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     ),
@@ -23,9 +24,11 @@ HEADERS: Final = {
     "cache-control": "no-cache",
     "vary": "accept, accept-encoding",
 }
-"""Sent with every file. With `trusted-types 'none'`, browsers refuse every use of `innerHTML`. No image, style or
+"""Sent with every file. With `trusted-types 'none'`, browsers refuse every use of `innerHTML`. No image, style, font or
 connection leads elsewhere, so that a model's answer cannot send anything to another host."""
 
+_KEPT_FOR_A_YEAR: Final = {"cache-control": "public, max-age=31536000, immutable"}
+"""Sent with libraries, whose paths change with their versions."""
 
 KEPT_RUNS: Final = 100
 """Runs that have ended and are still shown."""
@@ -42,7 +45,12 @@ class ConsoleApi:
                 for path in ("/", "/docs")
             ),
             *(
-                Route(method="GET", path=f"/console/{name}", handle=_handler(file), public=True)
+                Route(
+                    method="GET",
+                    path=f"/console/{name}",
+                    handle=_handler(file, kept=name.startswith(VENDOR)),
+                    public=True,
+                )
                 for name, file in sorted(files.items())
                 if file is not page
             ),
@@ -56,7 +64,7 @@ class ConsoleApi:
 
 
 def _handler(
-    file: StaticFile, *, browsers_at: str | None = None
+    file: StaticFile, *, browsers_at: str | None = None, kept: bool = False
 ) -> Callable[[RouteRequest], Awaitable[Reply | AsgiApp]]:
     def reply(request: RouteRequest) -> Reply:
         if browsers_at is not None and "text/html" not in request.headers.get("accept", ""):
@@ -65,11 +73,11 @@ def _handler(
                 f"Invalid URL (GET {browsers_at}). The API is below /v1; only browsers get a page here.",
                 code="unknown_url",
             )
-        headers = {**HEADERS, "etag": file.etag}
+        headers = {**HEADERS, **(_KEPT_FOR_A_YEAR if kept else {}), "etag": file.etag}
         if request.headers.get("if-none-match") == file.etag:
             return Reply(body=b"", status=304, content_type=file.content_type, headers=headers)
         body = file.content
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if file.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
             body = file.compressed
             headers["content-encoding"] = "gzip"
         return Reply(body=body, content_type=file.content_type, headers=headers)

@@ -54,6 +54,7 @@ RULES: list[dict[str, Any]] = [
     {"when": "break down", "finish": "error", "pieces": [{"text": "It begins well"}]},
     {"when": "be busy", "error": {"status": 429, "message": "The engine is busy. Try again."}},
     {"when": "weather in Oslo", "pieces": [{"reasoning": "There is a tool."}, {"call": {"name": "get_weather", "arguments": {"city": "Oslo"}}}]},
+    {"when": "a formula", "chunk": 3, "pieces": [{"text": "For $5 you get \\(x^2\\):\n\n$$\n\\sqrt{x}\n$$\n"}]},
     {"when": "-3 degrees", "pieces": [{"text": "It is -3 degrees in Oslo."}]},
     {"when": "a person", "pieces": [{"text": '{"name": "Ada", "age": 36}'}]},
 ]  # fmt: skip

@@ -84,6 +84,25 @@ def test_a_conversation_goes_on_and_outlasts_a_reload(page: Page) -> None:
     assert page.messages == []
 
 
+def test_libraries_are_loaded_when_an_answer_needs_them(page: Page) -> None:
+    def loaded(name: str) -> bool:
+        return any(name in url for url in page.requested)
+
+    ask(page, "a person")
+    finished(page)
+    assert loaded("markdown-it")
+    assert not loaded("highlight.min")
+    ask(page, "sort a list")
+    finished(page, 2)
+    page.wait(f"document.querySelector('{LAST} .hljs-string')")
+    assert not loaded("katex")
+    ask(page, "a formula")
+    finished(page, 3)
+    page.wait(f"document.querySelectorAll('{LAST} .math.drawn').length === 2")
+    page.wait("[...document.fonts].some((each) => each.status === 'loaded')")
+    assert page.messages == []
+
+
 def test_a_tool_round_trip_with_the_tiny_model(page: Page) -> None:
     section(page, "Tools")
     set_field(page, "Functions", WEATHER)

@@ -1,7 +1,7 @@
 // The panel beside the conversation: settings, the request as code, and the events as they came.
 
 import { fill, h } from "./dom.js";
-import { codeBlock } from "./markdown.js";
+import { codeBlock } from "./code.js";
 import { asCurl, asNode, asPython, requestBody } from "./request.js";
 import { key, ROOT } from "./api.js";
 

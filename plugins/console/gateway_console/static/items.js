@@ -2,7 +2,8 @@
 
 import { getBlob } from "./api.js";
 import { append, download, fill, h, icon, link, prettyJson, visible } from "./dom.js";
-import { codeBlock, GrowingMarkdown } from "./markdown.js";
+import { codeBlock } from "./code.js";
+import { GrowingMarkdown } from "./markdown.js";
 
 const CARD = {
   function_call: (item) => [`Calls ${item.name}`, item.arguments && ["Arguments", prettyJson(item.arguments), "json"]],

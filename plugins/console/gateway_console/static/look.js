@@ -4,7 +4,7 @@ import { get, getBlob, post, remove, ROOT } from "./api.js";
 import { append, h, icon } from "./dom.js";
 import { isRunning } from "./fold.js";
 import { itemView } from "./items.js";
-import { codeBlock } from "./markdown.js";
+import { codeBlock } from "./code.js";
 import { modelDetails } from "./admin.js";
 import { reference } from "./reference.js";
 import { timeline } from "./requests.js";

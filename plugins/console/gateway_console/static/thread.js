@@ -7,6 +7,8 @@ import { waitingFor } from "./session.js";
 
 const EXAMPLES = ["What is the capital of France?", "Hello! Who are you?", "How many legs does a spider have?"];
 
+const REST = 4; // times as long as a drawing took, until the next one
+
 /** What a reader of this page can do about errors whose messages are for clients of the API. */
 const WORDS = { unsupported_tool: "The gateway does not run one of the tools that are chosen, or not for this key. Take it out under Settings, Tools." };
 
@@ -17,7 +19,8 @@ export class Thread {
     this.element = h("div", { class: "thread", tabindex: "-1" });
     this.views = new Map();
     this.dirty = new Set();
-    this.frame = 0;
+    this.scheduled = false;
+    this.restUntil = 0;
   }
 
   /** Show the conversation anew. Views of turns that are still shown are kept. */
@@ -41,16 +44,28 @@ export class Thread {
     this.stick(true);
   }
 
-  /** A turn has changed: it is drawn in the next frame. */
+  /**
+   * A turn has changed: it is drawn in the next frame. After a frame that took long the page rests four times as long, so that a long answer whose
+   * drawing takes longer the more there is of it leaves time for everything else.
+   */
   touch(turn) {
     this.dirty.add(turn.id);
-    this.frame ||= requestAnimationFrame(() => {
-      this.frame = 0;
-      const low = this.atEnd();
-      for (const id of this.dirty) this.views.get(id)?.update();
-      this.dirty.clear();
-      this.stick(low);
-    });
+    if (this.scheduled) return;
+    this.scheduled = true;
+    const wait = this.restUntil - performance.now();
+    if (wait > 16) setTimeout(() => requestAnimationFrame(() => this.draw()), wait);
+    else requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    const began = performance.now();
+    this.scheduled = false;
+    const low = this.atEnd();
+    for (const id of this.dirty) this.views.get(id)?.update();
+    this.dirty.clear();
+    this.stick(low);
+    const now = performance.now();
+    this.restUntil = now + REST * (now - began);
   }
 
   atEnd() {
