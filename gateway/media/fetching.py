@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import aclosing
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -15,8 +13,7 @@ from gateway.errors import ConfigurationError
 from gateway.media.encoded import check_media_type, too_large
 from gateway.media.refused import DOWNLOAD_FAILED, FILE_TOO_LARGE, INVALID_URL, MediaRefused
 from gateway.net.guard import HostGuard, Resolve, check_host_patterns
-from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
-from gateway.net.http_transport import HttpTransport
+from gateway.net.http import FetchFailure, fetched
 from gateway.net.tls import web_tls_context
 
 _LONGEST_URL: Final = 4096
@@ -24,8 +21,8 @@ _ACCEPT: Final = {
     "image": "image/png,image/jpeg,image/webp,image/gif,image/*;q=0.5",
     "file": "*/*",
 }
-_HEADERS: Final = {"user-agent": "litegate", "accept-encoding": "identity"}
-"""All headers besides `Host` and `Accept`. Nothing of the client's request is sent."""
+_USER_AGENT: Final = "litegate"
+"""Nothing of the client's request is sent."""
 
 
 class Fetched(Struct, frozen=True):
@@ -37,7 +34,7 @@ class Fetched(Struct, frozen=True):
 
 
 class MediaFetcher:
-    """Fetches files. Each has its own connections, without cookies, so that requests share no state."""
+    """Fetches files."""
 
     def __init__(
         self,
@@ -68,46 +65,27 @@ class MediaFetcher:
 
     async def fetch(self, url: str) -> Fetched:
         """The file at `url`, after redirects. Raises `MediaRefused`."""
-        self._check_url(url)
         config = self._config
-        transport = HttpTransport(self._tls)
-        client = httpx2.AsyncClient(
-            transport=LimitedTransport(GuardedTransport(transport, self._guard), self._max_bytes),
-            headers={**_HEADERS, "accept": _ACCEPT[self._what]},
-            timeout=None,  # a timeout around the whole fetch applies
-            follow_redirects=False,
-            trust_env=False,
-        )
         try:
-            async with asyncio.timeout(config.fetch_seconds), client:
-                return await self._follow(client, url)
-        except TimeoutError:
-            raise self._failed(
-                f"it did not arrive within {config.fetch_seconds:g} seconds"
-            ) from None
-        except TooLarge:
-            raise MediaRefused(FILE_TOO_LARGE, too_large(self._max_bytes)) from None
-        except httpx2.ConnectError as error:
-            refused = str(error).removeprefix("refused: ")
-            if refused != str(error):
-                raise MediaRefused(INVALID_URL, f"The URL is not fetched: {refused}.") from None
-            raise self._failed("no connection could be made to its host") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
-            # UnicodeError: a redirect to a host that cannot be one.
-            raise self._failed(f"the connection broke ({type(error).__name__})") from None
-
-    async def _follow(self, client: httpx2.AsyncClient, url: str) -> Fetched:
-        request: httpx2.Request | None = client.build_request("GET", url)
-        for _ in range(self._config.max_redirects + 1):
-            assert request is not None
-            response = await client.send(request, stream=True)
-            async with aclosing(response):
-                request = response.next_request
-                if request is None:
-                    return await self._body(response)
-            # The body of a redirect is not read.
-            self._check_url(str(request.url))
-        raise self._failed("its URL redirects too often")
+            async with fetched(
+                url,
+                guard=self._guard,
+                check=self._check_url,
+                headers={"user-agent": _USER_AGENT, "accept": _ACCEPT[self._what]},
+                max_bytes=self._max_bytes,
+                max_redirects=config.max_redirects,
+                seconds=config.fetch_seconds,
+                tls=self._tls,
+            ) as response:
+                return await self._body(response)
+        except FetchFailure as failure:
+            match failure.kind:
+                case "refused":
+                    raise MediaRefused(INVALID_URL, f"The URL is not fetched: {failure}.") from None
+                case "too_large":
+                    raise MediaRefused(FILE_TOO_LARGE, too_large(self._max_bytes)) from None
+                case _:
+                    raise self._failed(str(failure)) from None
 
     async def _body(self, response: httpx2.Response) -> Fetched:
         if response.status_code != 200:

@@ -1,127 +1,158 @@
-"""HTTP transports for `httpx2` with size limits and address checks. Plugins that import this must depend on `httpx2`."""
+"""The HTTP client of this gateway: `httpx2`, with limits on what servers send and checks of the addresses that are connected to.
+
+Whatever asks a server over HTTP uses a client of `http_client`, or `fetched` for one file at a URL that users or models
+name. What does not, and why, is in `docs/decisions/http_client.md`. Plugins that import this must depend on `httpx2`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Final
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Literal
 
 import httpx2
 
-from gateway.net.guard import AddressRefused, HostGuard
+from gateway.net.guard import HostGuard
+from gateway.net.http_transport import HttpTransport
+from gateway.net.proxies import Proxy
+from gateway.net.transports import (
+    Compressed,
+    GuardedTransport,
+    HostRefused,
+    LimitedTransport,
+    TooLarge,
+)
 
-_CHUNKS_AT_ONCE: Final = 64
-"""Chunks of a body that are passed on before other tasks have their turn."""
+__all__ = ["FetchFailure", "TooLarge", "fetched", "http_client"]
 
 
-class TooLarge(httpx2.StreamError):
-    """A body exceeds the limit."""
+def http_client(
+    *,
+    max_bytes: int | None,
+    guard: HostGuard | None = None,
+    proxy: Proxy | None = None,
+    tls: ssl.SSLContext | None = None,
+    headers: Mapping[str, str] = {},
+    connect_timeout: float | None = None,
+    event_streams: bool = False,
+    wrap: Callable[[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport] | None = None,
+) -> httpx2.AsyncClient:
+    """A client that speaks HTTP/1.1 over kept connections. It follows no redirects and reads nothing from the environment.
 
+    The head of an answer, with interim answers (1xx), is limited to 64 KiB, and its body to `max_bytes`: above that,
+    reading raises `TooLarge`. Compressed bodies, which are not asked for, are not read. Callers limit the time
+    (`asyncio.timeout`).
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects only to addresses that the guard has checked, separately for each request, including redirects.
-
-    The name is resolved once, and the connection is made to the resulting address, which prevents DNS rebinding. TLS
-    still checks the certificate against the name.
-
-    Bodies in many small chunks do not hold up the event loop.
+    Args:
+        max_bytes: Limit of each body. None: the caller stops reading by itself.
+        guard: Decides which hosts and addresses may be connected to, for each request. A name is resolved once, and the
+            connection is made to the address that was checked. Refusals are raised as `httpx2.ConnectError`.
+        proxy: Proxy for all connections (see `proxy_for`). Not allowed with a guard, whose checks it would pass by.
+        tls: Context that checks certificates. Default: `web_tls_context()`.
+        headers: Headers of each request.
+        connect_timeout: Seconds for connecting, and for each write. Default: no limit.
+        event_streams: Bodies that are declared as event streams have no limit; the caller must limit each event.
+        wrap: Adds a transport of the caller around that of the client.
     """
-
-    def __init__(self, inner: httpx2.AsyncBaseTransport, guard: HostGuard) -> None:
-        self._inner = inner
-        self._guard = guard
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        url = request.url
-        host = url.raw_host.decode("ascii")  # `url.host` may be another name, or raise
-        port = url.port or (443 if url.scheme == "https" else 80)
-        try:
-            addresses = await self._guard.addresses(url.scheme, host, port)
-        except AddressRefused as error:
-            raise httpx2.ConnectError(f"refused: {error}") from error
-        except OSError as error:
-            raise httpx2.ConnectError("the host's name cannot be resolved") from error
-        failure: httpx2.TransportError | None = None
-        for address in addresses:
-            there = httpx2.Request(
-                request.method,
-                url.copy_with(host=address),
-                headers=request.headers,
-                stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": host},
-            )
-            try:
-                response = await self._inner.handle_async_request(there)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                failure = error  # nothing was sent, so try the next address
-                continue
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _Paced(response.stream)
-            return response
-        assert failure is not None, "a host without addresses is an OSError"
-        raise failure
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    if guard is not None and proxy is not None:
+        raise ValueError("a proxy would connect to addresses that the guard has not checked")
+    transport: httpx2.AsyncBaseTransport = HttpTransport(tls, proxy)
+    if guard is not None:
+        transport = GuardedTransport(transport, guard)
+    transport = LimitedTransport(transport, max_bytes, event_streams=event_streams)
+    return httpx2.AsyncClient(
+        transport=transport if wrap is None else wrap(transport),
+        headers={"accept-encoding": "identity", **headers},
+        timeout=httpx2.Timeout(connect_timeout, read=None),
+        follow_redirects=False,
+        trust_env=False,
+    )
 
 
-class LimitedTransport(httpx2.AsyncBaseTransport):
-    """Rejects bodies above a size, and compressed bodies, whose size is unknown."""
+class FetchFailure(Exception):
+    """`fetched` has no answer. The message is a phrase that says why; `kind` says it for programs."""
 
     def __init__(
-        self, inner: httpx2.AsyncBaseTransport, max_bytes: int, *, event_streams: bool = False
+        self,
+        message: str,
+        kind: Literal["refused", "timeout", "redirects", "compressed", "too_large", "connection"],
     ) -> None:
-        """`event_streams`: bodies that are declared as event streams have no limit. Their reader must limit each
-        event."""
-        self._inner = inner
-        self._max_bytes = max_bytes
-        self._event_streams = event_streams
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            await response.stream.aclose()
-            raise httpx2.RemoteProtocolError("a compressed body, which was not asked for")
-        kind = response.headers.get("content-type", "").lower()
-        if not (self._event_streams and kind.startswith("text/event-stream")):
-            response.stream = _Limited(response.stream, self._max_bytes)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        super().__init__(message)
+        self.kind = kind
 
 
-class _Limited(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, max_bytes: int) -> None:
-        self._inner = inner
-        self._left = max_bytes
+@asynccontextmanager
+async def fetched(
+    url: str,
+    *,
+    guard: HostGuard,
+    check: Callable[[str], None],
+    headers: Mapping[str, str],
+    max_bytes: int | None,
+    max_redirects: int,
+    seconds: float,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[httpx2.Response]:
+    """The answer to a GET of `url`, after redirects. Its body is to be read inside of the context.
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise TooLarge("The server's answer is larger than this gateway takes.")
-            yield chunk
+    Each fetch has its own connections, and no cookies, so that fetches share no state. Bodies of redirects are not read.
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    Args:
+        guard: See `http_client`.
+        check: Called with `url` and each URL that it redirects to, before it is asked; raises for those that are not allowed.
+        headers: All headers besides `Host`.
+        max_bytes: See `http_client`.
+        max_redirects: How many redirects are followed.
+        seconds: Time limit for all of it, reading included.
+        tls: See `http_client`.
+
+    Raises:
+        FetchFailure: Also while the body is read.
+    """
+    client = http_client(max_bytes=max_bytes, guard=guard, tls=tls, headers=headers)
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            client,
+            _redirected(client, url, check, max_redirects) as response,
+        ):
+            yield response
+    except TimeoutError:
+        raise FetchFailure(f"it did not arrive within {seconds:g} seconds", "timeout") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
+        # UnicodeError: a redirect to a host that cannot be one.
+        raise _failure(error) from None
 
 
-class _Paced(httpx2.AsyncByteStream):
-    """Lets other tasks run between the chunks, of which one read from the network can have thousands."""
+@asynccontextmanager
+async def _redirected(
+    client: httpx2.AsyncClient, url: str, check: Callable[[str], None], max_redirects: int
+) -> AsyncIterator[httpx2.Response]:
+    """The first answer that is not a redirect."""
+    check(url)
+    request = client.build_request("GET", url)
+    for _ in range(max_redirects + 1):
+        async with aclosing(await client.send(request, stream=True)) as response:
+            if response.next_request is None:
+                yield response
+                return
+            request = response.next_request
+        check(str(request.url))
+    raise FetchFailure("its URL redirects too often", "redirects")
 
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = _CHUNKS_AT_ONCE
-        async for chunk in self._inner:
-            left -= 1
-            if not left:
-                left = _CHUNKS_AT_ONCE
-                await asyncio.sleep(0)
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+def _failure(error: Exception) -> FetchFailure:
+    match error:
+        case HostRefused():
+            return FetchFailure(str(error), "refused")
+        case TooLarge():
+            return FetchFailure(str(error), "too_large")
+        case Compressed():
+            return FetchFailure(
+                "its server sends it compressed, though it was not asked to", "compressed"
+            )
+        case httpx2.ConnectError():
+            return FetchFailure("no connection could be made to its host", "connection")
+    return FetchFailure(f"the connection broke ({type(error).__name__})", "connection")

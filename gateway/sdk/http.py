@@ -1,25 +1,20 @@
-"""HTTP transports for `httpx2` that connect to checked addresses only, within limits."""
+"""The HTTP client (`httpx2`) with limits and checks of addresses; proxies, headers and certificates for other connections."""
 
 from gateway.net.header_values import checked_headers, header_value
-from gateway.net.http import (
-    GuardedTransport,
-    LimitedTransport,
-    TooLarge,
-)
-from gateway.net.http_transport import HttpTransport
+from gateway.net.http import FetchFailure, TooLarge, fetched, http_client
 from gateway.net.proxies import Proxy, proxy_for
 from gateway.net.retry_after import wanted_wait
 from gateway.net.tls import accept_private_authorities, web_tls_context
 
 __all__ = [
-    "GuardedTransport",
-    "HttpTransport",
-    "LimitedTransport",
+    "FetchFailure",
     "Proxy",
     "TooLarge",
     "accept_private_authorities",
     "checked_headers",
+    "fetched",
     "header_value",
+    "http_client",
     "proxy_for",
     "wanted_wait",
     "web_tls_context",

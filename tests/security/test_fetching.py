@@ -25,7 +25,7 @@ from gateway_browser.fetching import PageFetcher
 from gateway_browser.reader import PageReader
 from gateway_mcp.config import McpConfig, RemoteServersConfig
 from gateway_mcp.connection import ServerFailure
-from gateway_mcp.http import http_client
+from gateway_mcp.http import mcp_client
 from gateway_mcp.servers import McpServers
 
 T = TypeVar("T")
@@ -348,7 +348,7 @@ def test_a_kept_connection_is_checked_for_each_request(recorder: Recorder) -> No
         guard = HostGuard(["*"], allow_private=False, resolve=names)
         # The connection is there, as from a time when the name had an allowed address.
         open_guard = HostGuard(["*"], allow_private=True, resolve=names)
-        async with http_client(
+        async with mcp_client(
             {}, connect_timeout=5, max_message_bytes=1000, guard=open_guard
         ) as client:
             url = f"http://a.test:{recorder.port}/"

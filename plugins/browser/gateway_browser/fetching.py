@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import aclosing
 from urllib.parse import urlsplit
 
 import httpx2
 
-from gateway.sdk.http import GuardedTransport, HttpTransport, web_tls_context
+from gateway.sdk.http import FetchFailure, fetched, web_tls_context
 from gateway.sdk.net import HostGuard, Resolve, resolve
 from gateway_browser.config import BrowserConfig
 from gateway_browser.documents import PageText, is_readable
@@ -21,7 +19,7 @@ _ACCEPT = "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.8,*
 
 
 class PageFetcher:
-    """Fetches pages. Each page uses its own connections, without cookies, so responses share no state."""
+    """Fetches pages."""
 
     def __init__(
         self, config: BrowserConfig, reader: PageReader, *, resolve: Resolve = resolve
@@ -37,50 +35,31 @@ class PageFetcher:
         The page and every redirect to it must be of `domains`. `key` identifies the owner on whose behalf the page is
         read.
         """
-        check_url(url, domains)
         config = self._config
-        guard = _DomainGuard(config, domains, self._resolve)
-        transport = GuardedTransport(HttpTransport(self._tls), guard)
-        client = httpx2.AsyncClient(
-            transport=transport,
-            headers={
-                "user-agent": config.user_agent,
-                "accept": _ACCEPT,
-                "accept-encoding": "identity",
-            },
-            timeout=None,  # a timeout around the whole fetch applies
-            follow_redirects=False,  # httpx2 would read the bodies of redirects, without a limit
-            trust_env=False,
-            event_hooks={"request": [lambda request: _check_request(request, domains)]},
-        )
         try:
-            async with asyncio.timeout(config.time_limit), client:
-                url, kind, content = await self._follow(client, url)
-        except TimeoutError:
-            raise PageFailure(
-                f"the page did not come within {config.time_limit:g} seconds"
-            ) from None
-        except httpx2.ConnectError as error:
-            refused = str(error).removeprefix("refused: ")
-            reason = refused if refused != str(error) else "no connection could be made to its host"
+            async with fetched(
+                url,
+                guard=_DomainGuard(config, domains, self._resolve),
+                check=lambda each: check_url(each, domains),
+                headers={"user-agent": config.user_agent, "accept": _ACCEPT},
+                max_bytes=None,  # longer pages are cut
+                max_redirects=config.max_redirects,
+                seconds=config.time_limit,
+                tls=self._tls,
+            ) as response:
+                url, kind, content = await self._read(response)
+        except FetchFailure as failure:
+            match failure.kind:
+                case "timeout":
+                    reason = f"the page did not come within {config.time_limit:g} seconds"
+                case "redirects":
+                    reason = "the page redirects too often"
+                case _:
+                    reason = str(failure)
             raise PageFailure(reason) from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
-            # UnicodeError: a redirect to a host that cannot be one.
-            raise PageFailure(f"the connection broke ({type(error).__name__})") from None
         most = config.max_page_bytes
         document = await self._reader.document(url, content[:most], kind, key)
         return _with_cut_note(document, most) if len(content) > most else document
-
-    async def _follow(self, client: httpx2.AsyncClient, url: str) -> tuple[str, str, bytes]:
-        """What `_read` returns, after redirects, whose bodies are not read."""
-        request = client.build_request("GET", url)
-        for _ in range(self._config.max_redirects + 1):
-            response = await client.send(request, stream=True)
-            async with aclosing(response):
-                if response.next_request is None:
-                    return await self._read(response)
-                request = response.next_request
-        raise PageFailure("the page redirects too often")
 
     async def _read(self, response: httpx2.Response) -> tuple[str, str, bytes]:
         """The page's URL, content type and bytes; of a page beyond the limit, slightly more than the limit."""
@@ -89,9 +68,6 @@ class PageFetcher:
         kind = response.headers.get("content-type", "text/html")
         if not is_readable(kind):
             raise PageFailure(f"it is of the type {kind[:80]!r}, which cannot be read here")
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            # A small body may decompress to any size.
-            raise PageFailure("its server sends it compressed, though it was not asked to")
         most = self._config.max_page_bytes
         content = bytearray()
         async for chunk in response.aiter_raw():
@@ -138,11 +114,6 @@ def check_url(url: str, domains: DomainFilter) -> None:
             if allowed
             else "the request blocks its domain"
         )
-
-
-async def _check_request(request: httpx2.Request, domains: DomainFilter) -> None:
-    """Check each request, including redirected ones."""
-    check_url(str(request.url), domains)
 
 
 def _with_cut_note(document: PageText, most: int) -> PageText:

@@ -18,7 +18,7 @@ from gateway.sdk.http import Proxy, checked_headers, proxy_for
 from gateway.sdk.net import HostGuard
 from gateway_mcp.config import HttpTransport, McpServerConfig
 from gateway_mcp.connection import Dial, ReportingStream
-from gateway_mcp.http import http_client
+from gateway_mcp.http import mcp_client
 from gateway_mcp.program_keeper import command_with_keeper
 from gateway_mcp.programs import why_not_started
 
@@ -76,7 +76,7 @@ def http_transport(
     """The transport for a server at `url`."""
 
     def client(refused: Callable[[int], None] | None = None) -> httpx2.AsyncClient:
-        return http_client(
+        return mcp_client(
             headers,
             connect_timeout=connect_timeout,
             max_message_bytes=max_message_bytes,

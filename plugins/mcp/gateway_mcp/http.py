@@ -8,13 +8,7 @@ from functools import cache
 
 import httpx2
 
-from gateway.sdk.http import (
-    GuardedTransport,
-    HttpTransport,
-    LimitedTransport,
-    Proxy,
-    web_tls_context,
-)
+from gateway.sdk.http import Proxy, http_client, web_tls_context
 from gateway.sdk.net import HostGuard
 from gateway_mcp.screening import ScreenedTransport
 from gateway_mcp.statuses import StatusTransport
@@ -26,7 +20,7 @@ def _tls_context(trust_env: bool) -> ssl.SSLContext:
     return web_tls_context(trust_env=trust_env)
 
 
-def http_client(
+def mcp_client(
     headers: Mapping[str, str],
     *,
     connect_timeout: float,
@@ -41,20 +35,17 @@ def http_client(
     `refused` is called with the status of each refused message. Reads have no timeout, because servers keep streams open;
     calls have one.
     """
-    trust_env = guard is None
-    transport: httpx2.AsyncBaseTransport = HttpTransport(_tls_context(trust_env), proxy)
-    if guard is not None:
-        transport = GuardedTransport(transport, guard)
-    return httpx2.AsyncClient(
-        transport=StatusTransport(
-            ScreenedTransport(
-                LimitedTransport(transport, max_message_bytes, event_streams=True),
-                max_message_bytes,
-            ),
-            refused,
-        ),
-        headers={"accept-encoding": "identity", **headers},
-        timeout=httpx2.Timeout(connect_timeout, read=None),
-        follow_redirects=False,
-        trust_env=False,
+
+    def screened(transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncBaseTransport:
+        return StatusTransport(ScreenedTransport(transport, max_message_bytes), refused)
+
+    return http_client(
+        max_bytes=max_message_bytes,
+        guard=guard,
+        proxy=proxy,
+        tls=_tls_context(trust_env=guard is None),
+        headers=headers,
+        connect_timeout=connect_timeout,
+        event_streams=True,
+        wrap=screened,
     )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.sdk import ConfigurationError
-from gateway.sdk.http import GuardedTransport, HttpTransport, LimitedTransport
+from gateway.sdk.http import http_client
 from gateway.sdk.net import HostGuard
 from gateway_oidc.config import OidcConfig
 
@@ -84,13 +84,10 @@ class IssuerClient:
 @asynccontextmanager
 async def open_client(config: OidcConfig) -> AsyncIterator[IssuerClient]:
     """A client with limits on size, time and addresses. `http` is for private addresses only."""
-    guard = HostGuard(["*"], allow_private=True)
-    transport = GuardedTransport(HttpTransport(), guard)
-    async with httpx2.AsyncClient(
-        transport=LimitedTransport(transport, MAX_BYTES),
-        headers={"accept": "application/json", "accept-encoding": "identity"},
-        timeout=config.timeout,
-        follow_redirects=False,
-        trust_env=False,
+    async with http_client(
+        max_bytes=MAX_BYTES,
+        guard=HostGuard(["*"], allow_private=True),
+        headers={"accept": "application/json"},
+        connect_timeout=config.timeout,
     ) as client:
         yield IssuerClient(config, client)

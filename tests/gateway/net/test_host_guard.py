@@ -23,7 +23,7 @@ from gateway.net.guard import (
     refusal,
     resolve,
 )
-from gateway.net.http import GuardedTransport
+from gateway.net.transports import GuardedTransport
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError
 from gateway.net.guard import AddressRefused, refusal
-from gateway.net.http import GuardedTransport, LimitedTransport, TooLarge
+from gateway.net.transports import GuardedTransport, LimitedTransport, TooLarge
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
-from gateway_mcp.http import http_client
+from gateway_mcp.http import mcp_client
 
 PUBLIC = "93.184.216.34"
 
@@ -250,7 +250,7 @@ def test_the_client_follows_nothing_and_heeds_no_proxy(monkeypatch: pytest.Monke
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 
     async def client_of() -> httpx2.AsyncClient:
-        async with http_client(
+        async with mcp_client(
             {}, connect_timeout=1, max_message_bytes=1, guard=guard(["*"])
         ) as client:
             return client

@@ -11,7 +11,7 @@ from typing import TypeVar
 import httpx2
 import msgspec
 
-from gateway.sdk.http import HttpTransport, LimitedTransport, TooLarge
+from gateway.sdk.http import TooLarge, http_client
 from gateway_browser.providers import ProviderFailure
 
 T = TypeVar("T")
@@ -25,12 +25,9 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 @asynccontextmanager
 async def api_client(headers: Mapping[str, str]) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client for one API. Callers apply the timeout."""
-    transport = LimitedTransport(HttpTransport(), _MAX_BYTES)
-    async with httpx2.AsyncClient(
-        transport=transport,
-        headers={"accept": "application/json", "accept-encoding": "identity", **headers},
-        timeout=None,  # the session limits the whole search
+    """A client for one API. The session limits the time of a whole search."""
+    async with http_client(
+        max_bytes=_MAX_BYTES, headers={"accept": "application/json", **headers}
     ) as client:
         yield client
 
