@@ -88,7 +88,7 @@ def _excel_text(package: Package, main: str, most: int) -> str:
     since_1904 = any(
         each.get("date1904") in ("1", "true", "on") for each in package.elements(main, "workbookPr")
     )
-    found = SheetRows(shared.strings, formats.kinds, most, since_1904=since_1904)
+    found = SheetRows(shared.strings, formats.times, most, since_1904=since_1904)
     for title, sheet in package.in_order(main, "sheet", "/worksheet"):
         found.add(f"# {title}")
         package.read(sheet, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from gateway.documents.failures import TextLimit
@@ -13,8 +14,8 @@ _MAX_COLUMNS: Final = 16_384
 _MAX_FORMATS: Final = 65_536
 """Formats of cells that are read. Excel's limit is 65,490."""
 
-CellKind: TypeAlias = Literal["number", "date", "duration"]
-"""How a number is shown."""
+TimeKind: TypeAlias = Literal["date", "duration"]
+"""How a number of days is shown."""
 
 _DATE_FORMATS: Final = frozenset([*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)])
 """Excel's own formats for dates and times, by number."""
@@ -22,6 +23,7 @@ _DURATION_FORMAT: Final = 46
 _NO_CODE: Final = re.compile(r'"[^"]*"|\\.|[_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE | re.DOTALL)  # fmt: skip
 """What in a format is shown as it is written, or is a colour, condition or locale."""
 _LONGEST_FORMAT: Final = 1000
+_LONGEST_NUMBER: Final = 32
 _EPOCH: Final = datetime(1899, 12, 30)  # cells have no time zone
 _EPOCH_1904: Final = datetime(1904, 1, 1)
 _LEAP_DAY: Final = 60
@@ -65,10 +67,11 @@ class CellFormats:
     """Reads which formats of a workbook's cells show numbers as dates and times."""
 
     def __init__(self) -> None:
-        self.kinds: list[CellKind] = []
-        """By the number of the format in `s` of a cell."""
-        self._own: dict[str, CellKind] = {}
+        self.times: dict[str, TimeKind] = {}
+        """By the number of the format, as in `s` of a cell."""
+        self._own: dict[str, TimeKind | None] = {}
         """The workbook's own formats, by id."""
+        self._count = 0
         self._in_cells = False
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
@@ -79,8 +82,10 @@ class CellFormats:
                 )
             case "cellXfs":
                 self._in_cells = True
-            case "xf" if self._in_cells and len(self.kinds) < _MAX_FORMATS:
-                self.kinds.append(self._kind(attributes.get("numFmtId", "")))
+            case "xf" if self._in_cells and self._count < _MAX_FORMATS:
+                if kind := self._kind(attributes.get("numFmtId", "")):
+                    self.times[str(self._count)] = kind
+                self._count += 1
 
     def end(self, name: str) -> None:
         if name == "cellXfs":
@@ -89,21 +94,21 @@ class CellFormats:
     def data(self, text: str) -> None:
         pass
 
-    def _kind(self, number: str) -> CellKind:
+    def _kind(self, number: str) -> TimeKind | None:
         if number in self._own:
             return self._own[number]
         known = _whole(number)
         if known in _DATE_FORMATS:
             return "date"
-        return "duration" if known == _DURATION_FORMAT else "number"
+        return "duration" if known == _DURATION_FORMAT else None
 
 
-def kind_of_format(code: str) -> CellKind:
-    """What a format such as `dd.mm.yyyy` or `0.00 "h"` shows numbers as."""
+def kind_of_format(code: str) -> TimeKind | None:
+    """What a format such as `dd.mm.yyyy` or `0.00 "h"` shows numbers as; None: as numbers."""
     codes = _NO_CODE.sub("", code[:_LONGEST_FORMAT].partition(";")[0]).lower()
     if "[" in codes:
         return "duration"
-    return "date" if any(letter in codes for letter in "dmyhs") else "number"
+    return "date" if any(letter in codes for letter in "dmyhs") else None
 
 
 class SheetRows(TextLimit):
@@ -113,21 +118,21 @@ class SheetRows(TextLimit):
     def __init__(
         self,
         strings: Sequence[str],
-        kinds: Sequence[CellKind],
+        times: Mapping[str, TimeKind],
         most: int,
         *,
         since_1904: bool = False,
     ) -> None:
-        """`kinds`: see `CellFormats`. `since_1904`: days are counted from 1904, as on old Macs."""
+        """`times`: see `CellFormats`. `since_1904`: days are counted from 1904, as on old Macs."""
         super().__init__(most)
         self.lines: list[str] = []
         self._strings = strings
-        self._kinds = kinds
+        self._times = times
         self._since_1904 = since_1904
         self._row: list[str] = []
         self._column = 0
         self._type = ""
-        self._kind: CellKind = "number"
+        self._time: TimeKind | None = None
         self._value: list[str] = []
         self._in_value = False
 
@@ -141,8 +146,7 @@ class SheetRows(TextLimit):
             case "c":
                 self._column = _column_of(attributes.get("r", ""))
                 self._type = attributes.get("t", "n")
-                at = _whole(attributes.get("s", ""))
-                self._kind = self._kinds[at] if 0 <= at < len(self._kinds) else "number"
+                self._time = self._times.get(attributes.get("s", ""))
                 self._value = []
             case "v" | "t":
                 self._in_value = True
@@ -171,8 +175,8 @@ class SheetRows(TextLimit):
                 value = self._strings[at] if 0 <= at < len(self._strings) else ""
             case "b":
                 value = "TRUE" if value == "1" else "FALSE"
-            case "n" if self._kind != "number":
-                value = _time_text(value, self._kind, since_1904=self._since_1904)
+            case "n" if self._time is not None and len(value) <= _LONGEST_NUMBER:
+                value = _time_text(value, self._time, since_1904=self._since_1904)
         while len(self._row) < self._column:
             self._append("")
         self._append(value.replace("\n", " "))
@@ -182,7 +186,8 @@ class SheetRows(TextLimit):
         self._row.append(cell)
 
 
-def _time_text(value: str, kind: CellKind, *, since_1904: bool) -> str:
+@lru_cache(maxsize=4096)
+def _time_text(value: str, kind: TimeKind, *, since_1904: bool) -> str:
     """A number of days as a date, with a time if it has one; below 1 as a time; `value` itself if it is none."""
     try:
         seconds = round(float(value) * 86_400)
@@ -197,8 +202,8 @@ def _time_text(value: str, kind: CellKind, *, since_1904: bool) -> str:
     except (OverflowError, ValueError):
         return value
     if seconds < 86_400:
-        return f"{day:%H:%M:%S}"
-    return f"{day:%Y-%m-%d %H:%M:%S}" if rest else f"{day:%Y-%m-%d}"
+        return day.time().isoformat()
+    return day.isoformat(" ") if rest else day.date().isoformat()
 
 
 def _whole(text: str) -> int:
