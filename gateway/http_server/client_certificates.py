@@ -28,7 +28,7 @@ def resumes_session_before(transport: asyncio.BaseTransport, moment: float) -> b
 def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | None:
     """What the extension says of a connection; None without a certificate that the server has verified.
 
-    `client_cert_name` is the subject as RFC 4514 writes it, such as `CN=worker,O=Example`. Beside what the extension defines,
+    `client_cert_name` is the subject as RFC 4514 writes it, such as `CN=worker,O=Example`. In addition to the extension's own fields,
     `client_cert_alternative_names` has the names of the extension subjectAltName with their kinds, such as
     `DNS:worker.example.com` or `URI:spiffe://example.com/worker`.
     """
@@ -42,7 +42,7 @@ def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | No
         subject = x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
         named = connection.getpeercert().get("subjectAltName", ())
     except ValueError:
-        logger.warning("the certificate of a client cannot be read, so that it names nobody")
+        logger.warning("the certificate of a client cannot be read, so that it names no principal")
         return None
     return {
         "client_cert_name": subject or None,

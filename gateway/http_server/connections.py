@@ -43,8 +43,8 @@ class IdleConnection(Protocol):
     """A connection between two requests."""
 
     def close_if_sent(self) -> bool:
-        """Close the connection, which is then gone at once. Returns False, and does nothing, if part of the last answer has not left
-        yet: it would stay until its client has read that."""
+        """Close the connection. Returns False, and does nothing, if part of the last answer has not left yet: the connection would stay
+        until its client has read that."""
         ...
 
 
