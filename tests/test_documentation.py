@@ -63,7 +63,7 @@ def test_the_site_has_every_page() -> None:
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - listed == set()
 
 
-@pytest.mark.parametrize("script", ["cli_reference.py"])
+@pytest.mark.parametrize("script", ["cli_reference.py", "parameters_page.py"])
 def test_a_page_that_is_written_from_the_source_is_up_to_date(script: str) -> None:
     command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
     run = subprocess.run(command, capture_output=True, text=True)

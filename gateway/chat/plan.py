@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from gateway.chat.items import items_of
-from gateway.chat.request_checks import check_request
 from gateway.chat.store import CompletionToStore, to_store
 from gateway.chat.style import ChatStyle, style_of
 from gateway.chat.toolset import chat_toolset
 from gateway.loop.error_params import ChatParams, tool_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.parameter_checks import check_engine_parameters
+from gateway.loop.parameter_checks import SCORES, check_chat_request, check_engine_parameters
 from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
 from gateway.loop.text_format import text_format_of
-from gateway.loop.unsupported import refuse_scores
 from gateway.protocols import SessionContext, TextFormat, Turn
 from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
@@ -27,6 +25,7 @@ from gateway.tools.toolset import Toolset
 from gateway.wire.chat import ChatRequest
 from gateway.wire.ids import new_id
 from gateway.wire.large_bodies import pass_over
+from gateway.wire.refusals import check_needs
 
 _TEXT = TextFormat()
 
@@ -60,9 +59,9 @@ async def make_chat_plan(
 ) -> ChatPlan:
     """Plan an answer, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
     that names the invalid parameter."""
-    extended = check_request(request, services)
+    extended = check_chat_request(request, services)
     model = services.lookup.model(model_name or request.model)
-    refuse_scores(request, model.engine.capabilities)
+    check_needs(request, SCORES, model.engine.capabilities)
     if extended:
         check_engine_parameters(request, model)
     conversation = await pass_over(request.messages, items_of)

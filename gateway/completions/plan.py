@@ -21,7 +21,7 @@ from gateway.loop.generation import (
     refused_generation,
 )
 from gateway.loop.hints import hints_of
-from gateway.loop.parameter_checks import check_engine_parameters, check_stream_parameters
+from gateway.loop.parameter_checks import check_choices, check_completion_request
 from gateway.loop.policies import Policies, policies_for
 from gateway.loop.rendering import IN_THREAD
 from gateway.loop.sampling import sampling_of
@@ -29,7 +29,6 @@ from gateway.loop.schema_limits import check_limits
 from gateway.loop.text_format import structure_of, text_format_of
 from gateway.loop.text_stops import RequestStops
 from gateway.loop.token_texts import text_of_tokens
-from gateway.loop.unsupported import refuse, refuse_scores
 from gateway.protocols import (
     EngineRequest,
     PolicyRefusal,
@@ -44,9 +43,6 @@ from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.wire.completions import CompletionRequest, Prompt
 from gateway.wire.large_bodies import beside, pass_over
-
-MAX_CHOICES = 1024
-"""Maximum number of choices in one request: prompts times `n`."""
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default, used if neither the request nor the configuration sets a limit."""
@@ -79,7 +75,7 @@ async def prepare_completion(
     with CompletionParams(request):
         model = services.lookup.model(model_name or request.model)
         tokenizer = model.engine.tokenizer
-        _refuse(request, model)
+        check_completion_request(request, model)
         if tokenizer is None or "tokens" not in model.engine.capabilities:
             raise Unsupported(
                 "The engine of this model takes messages only. Use /v1/chat/completions.",
@@ -89,7 +85,7 @@ async def prepare_completion(
         structure = _structure(request, model)
         search = beams_of(request, model, sampling, n=request.n or 1)
         if search is not None:
-            _check_choices(request, search.width, "best_of")
+            check_choices(request, search.width, "best_of")
         if search is not None and structure is not None:
             raise Unsupported(
                 "The output of a beam search cannot be enforced. Leave out the format of the text.",
@@ -158,33 +154,6 @@ async def prepare_completion(
             generations.append(generation)
         raw = msgspec.structs.replace(model, output_format=_RAW)
         return PreparedCompletion(raw, generations, texts, tokenizer, settings)
-
-
-def _refuse(request: CompletionRequest, model: ServedModel) -> None:
-    if refuse(request, "completions"):
-        check_engine_parameters(request, model)
-    check_stream_parameters(request)
-    if request.skip_special_tokens is False and request.spaces_between_special_tokens:
-        raise Unsupported(
-            "Special tokens are shown without spaces between them here. Send false, or leave the parameter out.",
-            param="spaces_between_special_tokens",
-        )
-    _check_choices(request, request.n or 1, "n")
-    capabilities = model.engine.capabilities
-    refuse_scores(request, capabilities)
-    if request.echo and request.logprobs is not None and "prompt_logprobs" not in capabilities:
-        raise Unsupported(
-            "The engine of this model gives no log probabilities of the prompt, which echo shows beside it. Leave out logprobs, or echo.",
-            param="echo",
-        )
-
-
-def _check_choices(request: CompletionRequest, each: int, param: str) -> None:
-    if len(request.prompts) * each > MAX_CHOICES:
-        raise InvalidRequest(
-            f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller {param}.",
-            param=param,
-        )
 
 
 def _sampling(request: CompletionRequest, model: ServedModel) -> Sampling:

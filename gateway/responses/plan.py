@@ -10,7 +10,11 @@ from msgspec import Struct
 from gateway.loop.error_params import ResponseParams, tool_params
 from gateway.loop.generation import GenerationSettings
 from gateway.loop.hints import hints_of
-from gateway.loop.parameter_checks import check_continuation, check_engine_parameters
+from gateway.loop.parameter_checks import (
+    check_continuation,
+    check_engine_parameters,
+    check_response_request,
+)
 from gateway.loop.request_settings import settings_of, with_prompt_parameters
 from gateway.loop.sampling import sampling_of
 from gateway.protocols import SessionContext, Turn
@@ -18,7 +22,6 @@ from gateway.responses.configuration_updates import with_updates
 from gateway.responses.context_management import CompactionSettings, compaction_settings
 from gateway.responses.conversation import conversation_of
 from gateway.responses.initial_response import initial_response
-from gateway.responses.request_checks import check_request
 from gateway.responses.stored_prompts import with_prompt
 from gateway.responses.text_output import logprobs_of, text_format_of
 from gateway.runtime.served_model import ServedModel
@@ -105,7 +108,7 @@ async def make_plan(
     `unstored` has the histories of responses that are not stored but that the request may continue from, by id.
     """
     known = (unstored or {}).get(request.previous_response_id or "")
-    extended = check_request(request, services, goes_on=known is not None)
+    extended = check_response_request(request, services, goes_on=known is not None)
     model = services.lookup.model(model_name or request.model)
     if extended:
         check_engine_parameters(request, model)

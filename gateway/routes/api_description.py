@@ -22,7 +22,6 @@ from msgspec import Struct
 from gateway.protocols import Route
 from gateway.routes.answers import JsonAnswer
 from gateway.routes.apis import apis_in
-from gateway.routes.field_texts import FIELD_TEXTS
 from gateway.routes.state import HttpRequest, services_of
 from gateway.wire.chat import ChatCompletion, ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk
@@ -48,6 +47,7 @@ from gateway.wire.inventory import (
 )
 from gateway.wire.items import Item
 from gateway.wire.listing import Deleted, Listing
+from gateway.wire.parameter_table import MEANINGS
 from gateway.wire.request import ConversationRequest, ResponseRequest
 from gateway.wire.response import (
     CompactedResponse,
@@ -396,7 +396,7 @@ def _explained(properties: Mapping[str, JsonSchema]) -> JsonSchema:
     """The fields of a request, those that most requests have first, with what they mean."""
     known = {
         name: {**properties[name], "description": text}
-        for name, text in FIELD_TEXTS.items()
+        for name, text in MEANINGS.items()
         if name in properties
     }
     return {**known, **{name: each for name, each in properties.items() if name not in known}}

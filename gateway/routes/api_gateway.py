@@ -18,7 +18,6 @@ from gateway.loop.parameter_checks import check_engine_parameters
 from gateway.loop.request_settings import settings_of
 from gateway.loop.sampling import with_defaults, with_parameters
 from gateway.loop.text_format import shared_format
-from gateway.loop.unsupported import refuse
 from gateway.protocols import (
     AnswerWriter,
     AsgiApp,
@@ -39,7 +38,9 @@ from gateway.runtime.served_model import ServedModel
 from gateway.runtime.services import Services
 from gateway.tools.roles import NO_TOOL, answers_unknown
 from gateway.tools.toolset import Toolset
+from gateway.wire.parameter_table import PLUGINS
 from gateway.wire.parameters import SharedParameters
+from gateway.wire.refusals import refuse
 
 
 class ApiAnswer:
@@ -258,7 +259,7 @@ def _settings(
     request: GenerationRequest, model: ServedModel, services: Services, api: str
 ) -> GenerationSettings:
     parameters = _parameters(request)
-    if extended := refuse(parameters, "further"):
+    if extended := refuse(parameters, PLUGINS):
         check_engine_parameters(parameters, model)
     settings = settings_of(
         parameters,

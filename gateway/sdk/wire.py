@@ -5,6 +5,7 @@ from gateway.wire import (
     items,
     tools,
 )
+from gateway.wire.api_parameters import ApiParameters, Parameter, Refusal
 from gateway.wire.chat import ChatCompletion
 from gateway.wire.common import (
     JsonObject,
@@ -33,7 +34,6 @@ from gateway.wire.field_errors import (
     shortened,
     wrong_type,
 )
-from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.ids import (
     new_id,
 )
@@ -58,9 +58,11 @@ from gateway.wire.listing import (
     Listing,
     listing,
 )
+from gateway.wire.parameter_table import PLUGINS as SHARED_PARAMETERS
 from gateway.wire.parameters import (
     SharedParameters,
 )
+from gateway.wire.refusals import unknown_names
 from gateway.wire.request import (
     decode_metadata,
 )
@@ -94,6 +96,8 @@ from gateway.wire.tools import (
 __all__ = [
     "MAX_INT",
     "MAX_TOOLS",
+    "SHARED_PARAMETERS",
+    "ApiParameters",
     "ChatCompletion",
     "CodeInterpreterCall",
     "CodeInterpreterTool",
@@ -110,8 +114,10 @@ __all__ = [
     "Message",
     "OpenPageAction",
     "OutputText",
+    "Parameter",
     "Phase",
     "RankingOptions",
+    "Refusal",
     "Response",
     "ResponseStatus",
     "SearchAction",

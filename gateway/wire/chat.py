@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.errors import InvalidRequest
@@ -25,7 +24,8 @@ from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 from gateway.wire.content import Logprob
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing
-from gateway.wire.foreign_parameters import unknown_names
+from gateway.wire.parameter_table import CHAT
+from gateway.wire.refusals import unknown_names
 from gateway.wire.request import PromptCacheOptions, decode_metadata
 from gateway.wire.response import ServiceTier
 from gateway.wire.sampling import Count
@@ -107,16 +107,9 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
         return found
 
 
-WITHOUT_EFFECT = {"prediction", "prompt_cache_options"}
-"""Parameters that are accepted and reported, like unknown ones."""
 SWITCH = "enable_thinking"
 """Turns reasoning on and off in Qwen's own API, and is sent to other servers by clients that were written for it. It is no
 parameter of OpenAI's, nor of vLLM's server, which has it in `chat_template_kwargs`."""
-_KNOWN = {
-    "functions",
-    "function_call",
-    *(field.encode_name for field in msgspec.structs.fields(ChatRequest)),
-} - WITHOUT_EFFECT
 
 
 def decode_chat_request(body: bytes, *, strict: bool = False) -> ChatRequest:
@@ -170,9 +163,9 @@ def convert_chat_request(raw: JsonObject, *, strict: bool = False) -> ChatReques
         _take_reasoning(request, request.reasoning)
     if request.store:
         request.__dict__["sent_body"] = raw
-    if not raw.keys() <= _KNOWN:
-        taken = _KNOWN | {SWITCH} if _take_switch(request, raw.get(SWITCH)) else _KNOWN
-        request.unknown.extend(unknown_names(raw, taken))
+    taken = SWITCH not in raw or _take_switch(request, raw[SWITCH])
+    if not (taken and raw.keys() <= CHAT.known):
+        request.unknown.extend(unknown_names(raw, CHAT.known if taken else CHAT.known - {SWITCH}))
     return request
 
 

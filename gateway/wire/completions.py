@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.errors import InvalidRequest, ParamPath
@@ -12,7 +11,8 @@ from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import JsonObject, Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type
-from gateway.wire.foreign_parameters import unknown_names
+from gateway.wire.parameter_table import COMPLETIONS
+from gateway.wire.refusals import unknown_names
 from gateway.wire.sampling import MAX_INT, Natural
 from gateway.wire.strict import check_completion
 from gateway.wire.structured import StructuredParameters
@@ -34,12 +34,6 @@ class CompletionRequest(StructuredParameters, kw_only=True, omit_defaults=True, 
     prompt_embeds: Any = None
 
 
-_KNOWN = {
-    "prompt",
-    *(field.encode_name for field in msgspec.structs.fields(CompletionRequest)),
-} - {"prompts"}
-
-
 def decode_completion_request(body: bytes, *, strict: bool = False) -> CompletionRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter. `strict` rejects what OpenAI
     rejects."""
@@ -50,17 +44,13 @@ def decode_completion_request(body: bytes, *, strict: bool = False) -> Completio
     sent = given.pop("prompt", None)
     given.pop("prompts", None)  # not a parameter of the API
     request = convert(given, CompletionRequest)
-    if request.prompt_embeds is not None:
-        raise InvalidRequest(
-            "Prompts are taken as text or token ids here, not as embeddings.",
-            param="prompt_embeds",
-            code="unsupported_parameter",
-        )
+    if "prompt_embeds" in given:  # it may take the place of the prompt
+        raise COMPLETIONS.refusals["prompt_embeds"].error("prompt_embeds")
     if sent is None:
         raise missing("prompt", "Send a string, a list of token ids, or a list of either.")
     request.prompts = _prompts(sent)
-    if not raw.keys() <= _KNOWN:
-        request.unknown.extend(unknown_names(raw, _KNOWN))
+    if not raw.keys() <= COMPLETIONS.known:
+        request.unknown.extend(unknown_names(raw, COMPLETIONS.known))
     return request
 
 

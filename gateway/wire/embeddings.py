@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_path, param_text
+from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type
+from gateway.wire.parameter_table import EMBEDDINGS
 from gateway.wire.sampling import MAX_INT
 
 EncodingFormat: TypeAlias = Literal["float", "base64"]
@@ -39,41 +39,7 @@ class EmbeddingsRequest(Wire, kw_only=True):
     """Names of unknown parameters."""
 
 
-_AS_TEXT = "Messages are not embedded on this server. Send their text as input."
-_OVERRIDES = (
-    "Vectors of tokens are not taken from requests on this server. Leave the parameter out."
-)
-_REFUSED = {
-    "messages": _AS_TEXT,
-    "add_generation_prompt": _AS_TEXT,
-    "continue_final_message": _AS_TEXT,
-    "chat_template": _AS_TEXT,
-    "chat_template_kwargs": _AS_TEXT,
-    "mm_processor_kwargs": "Only text is embedded on this server. Leave mm_processor_kwargs out.",
-    "media_io_kwargs": "Only text is embedded on this server. Leave media_io_kwargs out.",
-    "truncation_side": "Inputs are not cut on this server. Send shorter ones.",
-    "padding": "Inputs are not padded on this server. Leave padding out.",
-    "lora_path": "Adapters do not embed on this server. Leave lora_path out.",
-    "embed_override_token_id": _OVERRIDES,
-    "embed_overrides": _OVERRIDES,
-    "truncate_prompt_tokens": "Inputs are not cut on this server. Send shorter ones.",
-    "embed_dtype": "Vectors have 32-bit floats on this server. Leave embed_dtype out.",
-    "endianness": "Vectors in base64 are little-endian on this server. Leave endianness out.",
-    "use_activation": "Vectors are as the model's own configuration has them. Leave use_activation out.",
-    "normalize": "Vectors are as the model's own configuration has them. Leave normalize out.",
-}
-_NOTHING: tuple[Any, ...] = (None, [], {}, "")
-_HARMLESS: Mapping[str, tuple[Any, ...]] = {
-    "add_generation_prompt": (None, False, True),
-    "continue_final_message": (None, False),
-    "padding": (None, False, "do_not_pad"),
-}
 _NOT_OF_THE_API = ("inputs", "several", "unknown")
-_KNOWN = {
-    "input",
-    *_REFUSED,
-    *(field.encode_name for field in msgspec.structs.fields(EmbeddingsRequest)),
-} - set(_NOT_OF_THE_API)
 
 
 def decode_embeddings_request(body: bytes, *, max_inputs: int) -> EmbeddingsRequest:
@@ -84,13 +50,11 @@ def decode_embeddings_request(body: bytes, *, max_inputs: int) -> EmbeddingsRequ
     for name in _NOT_OF_THE_API:
         given.pop(name, None)
     request = convert(given, EmbeddingsRequest)
-    for name, message in _REFUSED.items():
-        if given.get(name) not in _HARMLESS.get(name, _NOTHING):
-            raise Unsupported(message, param=name)
+    EMBEDDINGS.refuse(given)
     if sent is None:
         raise missing("input", "Send a string, a list of token ids, or a list of either.")
     request.inputs, request.several = _inputs(sent, max_inputs)
-    request.unknown = sorted(raw.keys() - _KNOWN)
+    request.unknown = sorted(raw.keys() - EMBEDDINGS.known)
     return request
 
 

@@ -1,7 +1,6 @@
 """The parameters of self-hosted engines that all generating endpoints share.
 
-Every field is honoured or refused by name on each API: `gateway.loop.unsupported` says which, and docs/parameters.md has the
-table.
+Every field is honoured or refused by name on each API: `gateway.wire.parameter_table` says which.
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ from gateway.wire.common import Includable, JsonObject, Value, Wire
 from gateway.wire.content import InputFile, InputImage, InputText
 from gateway.wire.decoding import convert, decode_object, members, one_of
 from gateway.wire.field_errors import missing, shortened, wrong_type
-from gateway.wire.foreign_parameters import unknown_names
 from gateway.wire.item_decoding import decode_items
 from gateway.wire.items import Item
+from gateway.wire.parameter_table import RESPONSES
 from gateway.wire.parameters import SharedParameters
+from gateway.wire.refusals import unknown_names
 from gateway.wire.response import ConversationReference, ServiceTier
 from gateway.wire.sampling import Count
-from gateway.wire.strict import RESPONSES, check_response, unknown_parameter
+from gateway.wire.strict import check_response, unknown_parameter
 from gateway.wire.text import ReasoningOptions, TextConfig
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 from gateway.wire.unknown_members import unknown_member
@@ -114,23 +115,12 @@ class ResponseRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
         return self.generate is not False and not (cache is not None and cache.prewarm)
 
 
-WITHOUT_EFFECT = {
-    "access_programs",
-    "background_options",
-    "client_metadata",
-    "stream_id",
-    "stream_options",
-}
-"""Parameters that are accepted and reported, like unknown ones."""
-_KNOWN = {field.encode_name for field in msgspec.structs.fields(ResponseRequest)} - WITHOUT_EFFECT
-
-
 def decode_response_request(
     body: bytes,
     *,
     require_input: bool = True,
     strict: bool = False,
-    known: Set[str] = RESPONSES,
+    known: Set[str] = RESPONSES.openai,
 ) -> ResponseRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter.
 
@@ -146,13 +136,13 @@ def convert_response_request(
     *,
     require_input: bool = True,
     strict: bool = False,
-    known: Set[str] = RESPONSES,
+    known: Set[str] = RESPONSES.openai,
 ) -> ResponseRequest:
     """Like `decode_response_request`, from plain JSON, for the WebSocket, which removes `type` first. `raw` is not
     modified."""
     if strict:
         check_response(raw, requires_input=require_input, known=known)
-        members = {name: value for name, value in raw.items() if name in RESPONSES}
+        members = {name: value for name, value in raw.items() if name in RESPONSES.openai}
         if (place := unknown_member(members, ResponseRequest)) is not None:
             raise unknown_parameter(place)
     given = {key: value for key, value in raw.items() if value is not None}
@@ -173,8 +163,8 @@ def convert_response_request(
     if sent_prompt is not None:
         request.prompt = _decode_prompt(sent_prompt)
     _note_without_effect(request)
-    if not raw.keys() <= _KNOWN:
-        request.unknown.extend(unknown_names(raw, _KNOWN))
+    if not raw.keys() <= RESPONSES.known:
+        request.unknown.extend(unknown_names(raw, RESPONSES.known))
     if require_input:
         _require_input(request)
     return request

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gateway.errors import InvalidRequest, ParamPath, Unsupported, param_path, param_text
+from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type
+from gateway.wire.parameter_table import RERANK, SCORE
 from gateway.wire.sampling import MAX_INT
 
 
@@ -61,58 +60,25 @@ class ScoreTextsRequest(ScoringParameters, kw_only=True):
     """Names of unknown parameters."""
 
 
-_AS_CONFIGURED = "Scores are as the model's own configuration has them. Leave it out."
-_OVERRIDES = (
-    "Vectors of tokens are not taken from requests on this server. Leave the parameter out."
-)
-_REFUSED = {
-    "instruction": "Instructions for scoring are not supported on this server. Leave instruction out.",
-    "chat_template_kwargs": "The model's template takes no arguments here. Leave chat_template_kwargs out.",
-    "instruct": "Instructions for scoring are not supported on this server. Leave instruct out.",
-    "max_tokens_per_query": "Queries are not truncated on this server. Send a shorter one.",
-    "max_chunks_per_doc": "Documents are not cut in pieces on this server. Leave max_chunks_per_doc out.",
-    "rank_fields": "Documents are texts on this server. Send the fields to rank by as text.",
-    "mm_processor_kwargs": "Only text is scored on this server. Leave mm_processor_kwargs out.",
-    "use_activation": _AS_CONFIGURED,
-    "activation": _AS_CONFIGURED,
-    "softmax": _AS_CONFIGURED,
-    "apply_softmax": _AS_CONFIGURED,
-    "padding": "Texts are not padded on this server. Leave padding out.",
-    "truncation_side": "Texts keep their beginnings when they are truncated on this server. Leave truncation_side out.",
-    "label_token_ids": "Scores are of pairs, not of tokens, on this server. Leave label_token_ids out.",
-    "item_first": "The query comes first on this server. Leave item_first out.",
-    "return_pooled_hidden_states": "The model's inner states are not shown on this server. Leave the parameter out.",
-    "embed_override_token_id": _OVERRIDES,
-    "query_embed_overrides": _OVERRIDES,
-    "item_embed_overrides": _OVERRIDES,
-}
-_NOTHING: tuple[Any, ...] = (None, [], {}, "")
-_HARMLESS: Mapping[str, tuple[Any, ...]] = {
-    "max_tokens_per_query": (None, 0),
-    "max_chunks_per_doc": (None, 0),
-    "apply_softmax": (None, False),
-    "item_first": (None, False),
-    "return_pooled_hidden_states": (None, False),
-    "padding": (None, False, "do_not_pad"),
-    "truncation_side": (None, "right"),
-}
-_COMMON = {*_REFUSED, *(each.encode_name for each in msgspec.structs.fields(ScoringParameters))}
-_RERANK = _COMMON | {"query", "documents", "top_n", "return_documents"}
 _NAMES = (
     ("queries", "documents"),
     ("queries", "items"),
     ("text_1", "text_2"),
     ("data_1", "data_2"),
 )
+_TEXTS = frozenset(name for pair in _NAMES for name in pair)
 _WHAT = "a string or an object with a text"
 
 
 def decode_rerank_request(body: bytes, limits: ScoringLimits) -> RerankRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
-    given = _set_parameters(raw)
+    given = {key: value for key, value in raw.items() if value is not None}
+    RERANK.refuse(given)
     query, documents = given.pop("query", None), given.pop("documents", None)
-    request = convert({name: given[name] for name in given.keys() & _RERANK}, RerankRequest)
+    request = convert(
+        {name: value for name, value in given.items() if name in RERANK.known}, RerankRequest
+    )
     if query is None:
         raise missing("query", "Send the text that the documents are compared with.")
     request.query = _text(query, ("query",))
@@ -122,14 +88,15 @@ def decode_rerank_request(body: bytes, limits: ScoringLimits) -> RerankRequest:
         raise wrong_type("documents", "an array", documents)
     request.documents = _texts(documents, "documents", limits.max_pairs)
     _check_bytes([request.query], request.documents, "documents", limits.max_bytes)
-    request.unknown = sorted(raw.keys() - _RERANK)
+    request.unknown = sorted(raw.keys() - RERANK.known)
     return request
 
 
 def decode_score_request(body: bytes, limits: ScoringLimits) -> ScoreTextsRequest:
     """Decode the request. Raises `InvalidRequest` with the path of the invalid parameter."""
     raw = decode_object(body)
-    given = _set_parameters(raw)
+    given = {key: value for key, value in raw.items() if value is not None}
+    SCORE.refuse(given)
     one, other = names = next(
         (pair for pair in _NAMES if all(name in given for name in pair)),
         next((pair for pair in _NAMES if any(name in given for name in pair)), _NAMES[0]),
@@ -137,7 +104,10 @@ def decode_score_request(body: bytes, limits: ScoringLimits) -> ScoreTextsReques
     for name in names:
         if name not in given:
             raise missing(name, f"Send {one} and {other}, each a string or a list of strings.")
-    request = convert({name: given[name] for name in given.keys() & _COMMON}, ScoreTextsRequest)
+    known = SCORE.known - _TEXTS
+    request = convert(
+        {name: value for name, value in given.items() if name in known}, ScoreTextsRequest
+    )
     queries, documents = given[one], given[other]
     request.names = names
     request.several = (isinstance(queries, list), isinstance(documents, list))
@@ -153,17 +123,8 @@ def decode_score_request(body: bytes, limits: ScoringLimits) -> ScoreTextsReques
             code="invalid_value",
         )
     _check_bytes(request.queries, request.documents, other, limits.max_bytes)
-    request.unknown = sorted(raw.keys() - _COMMON - set(names))
+    request.unknown = sorted(raw.keys() - known - {one, other})
     return request
-
-
-def _set_parameters(raw: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that are not null. Raises `Unsupported` for those that are refused."""
-    given = {key: value for key, value in raw.items() if value is not None}
-    for name, message in _REFUSED.items():
-        if given.get(name) not in _HARMLESS.get(name, _NOTHING):
-            raise Unsupported(message, param=name)
-    return given
 
 
 def _texts(raw: list[Any], name: str, most: int) -> list[str]:

@@ -14,37 +14,10 @@ from gateway.errors import InvalidRequest, ParamPath, param_text
 from gateway.json_schema import strict_problem
 from gateway.wire.chat_messages import unknown_message_member
 from gateway.wire.field_errors import missing, not_among, shortened
+from gateway.wire.parameter_table import CHAT, COMPLETIONS, RESPONSES
 
-RESPONSES = frozenset(
-    {
-        "access_programs", "background", "background_options", "client_metadata", "context_management", "conversation",
-        "generate", "image", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata",
-        "model", "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
-        "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store",
-        "stream", "stream_id", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p",
-        "truncation", "user",
-    }
-)  # fmt: skip
-CHAT = frozenset(
-    {
-        "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens",
-        "max_tokens", "messages", "metadata", "modalities", "model", "moderation", "n", "parallel_tool_calls",
-        "prediction", "presence_penalty", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
-        "reasoning_effort", "response_format", "safety_identifier", "seed", "service_tier", "stop", "store", "stream",
-        "stream_options", "temperature", "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity",
-        "web_search_options",
-    }
-)  # fmt: skip
-INPUT_TOKENS = RESPONSES | {"personality"}
+INPUT_TOKENS = RESPONSES.openai | {"personality"}
 """Parameters of `/v1/responses/input_tokens`."""
-COMPLETIONS = frozenset(
-    {
-        "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "model", "n",
-        "presence_penalty", "prompt", "seed", "stop", "stream", "stream_options", "suffix", "temperature", "top_p",
-        "user",
-    }
-)  # fmt: skip
-
 _MOVED = {
     "function_call": "tool_choice",
     "functions": "tools",
@@ -68,7 +41,7 @@ MIN_OUTPUT_TOKENS = 16
 
 
 def check_response(
-    raw: dict[str, Any], *, requires_input: bool = True, known: Set[str] = RESPONSES
+    raw: dict[str, Any], *, requires_input: bool = True, known: Set[str] = RESPONSES.openai
 ) -> None:
     """Raise `InvalidRequest` for a request to the Responses API that OpenAI rejects. `known` are the endpoint's parameters."""
     for name in sorted(raw.keys() - known):
@@ -123,7 +96,7 @@ def unknown_parameter(place: ParamPath) -> InvalidRequest:
 
 def check_chat(raw: dict[str, Any]) -> None:
     """Raise `InvalidRequest` for a request to Chat Completions that OpenAI rejects."""
-    _check_arguments(raw, CHAT)
+    _check_arguments(raw, CHAT.openai)
     _check_stops(raw)
     _check_stream_options(raw)
     _check_tool_options(raw)
@@ -156,7 +129,7 @@ def check_chat(raw: dict[str, Any]) -> None:
 
 def check_completion(raw: dict[str, Any]) -> None:
     """Raise `InvalidRequest` for a request to Completions that OpenAI rejects."""
-    _check_arguments(raw, COMPLETIONS)
+    _check_arguments(raw, COMPLETIONS.openai)
     _check_stops(raw)
     _check_stream_options(raw)
     logprobs = raw.get("logprobs")

@@ -1,6 +1,6 @@
 """No parameter is dropped in silence: on each API it is honoured, refused by name, or reported as ignored.
 
-`tests/data/parameters.toml` says which. An honoured parameter is seen in what the engine is asked, or in the answer.
+`gateway.wire.parameter_table` says which, and `tests/data/parameters.toml` has a sample of each. An honoured parameter is seen in what the engine is asked, or in the answer.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ import pytest
 
 from gateway.protocols import Capability
 from gateway.sdk import hookimpl
-from gateway.wire.chat import ChatRequest
-from gateway.wire.completions import CompletionRequest
-from gateway.wire.foreign_parameters import FOREIGN
-from gateway.wire.request import ResponseRequest
-from gateway_messages.request import MessagesRequest
+from gateway.wire.api_parameters import ApiParameters
+from gateway.wire.parameter_table import CHAT, COMPLETIONS, OTHER_SERVERS, PLUGINS, RESPONSES
+from gateway_messages.parameters import MESSAGES
 from gateway_scripted import Rule, Scenario, ScriptedEngine
 from gateway_testing.server import RunningGateway, run_gateway
 
 ROOT = Path(__file__).parents[2]
-TABLE: dict[str, dict[str, Any]] = tomllib.loads(
+SAMPLES: dict[str, dict[str, Any]] = tomllib.loads(
     (ROOT / "tests" / "data" / "parameters.toml").read_text(encoding="utf-8")
 )
 APIS = ("responses", "chat", "completions", "messages")
@@ -37,23 +35,13 @@ PATHS = {
     "completions": "/completions",
     "messages": "/messages",
 }
-FIELDS: dict[str, set[str]] = {
-    "responses": {field.encode_name for field in msgspec.structs.fields(ResponseRequest)},
-    "chat": {field.encode_name for field in msgspec.structs.fields(ChatRequest)}
-    | {"functions", "function_call"},
-    "completions": {field.encode_name for field in msgspec.structs.fields(CompletionRequest)}
-    - {"prompts"}
-    | {"prompt"},
-    "messages": {field.encode_name for field in msgspec.structs.fields(MessagesRequest)},
+TREATMENTS: dict[str, ApiParameters] = {
+    "responses": RESPONSES,
+    "chat": CHAT,
+    "completions": COMPLETIONS,
+    "messages": MESSAGES,
 }
-WITHOUT_MEANING = {
-    "session_id",
-    "stream_interval",
-    "mm_payload",
-    "return_mm_kwargs",
-    "custom_labels",
-}
-"""Parameters of vLLM and SGLang that change no answer; they are reported like all unknown ones."""
+OTHERS = {row.name for row in OTHER_SERVERS}
 USER = {"role": "user", "content": "say"}
 BASES: dict[str, dict[str, Any]] = {
     "responses": {"model": "m", "input": "say"},
@@ -121,14 +109,29 @@ def http(gateway: RunningGateway) -> Iterator[httpx.Client]:
 
 
 def sample(name: str, api: str) -> Any:
-    row = TABLE[name]
+    row = SAMPLES.get(name, {"sample": 5})
     return row.get("for", {}).get(api, row["sample"])
+
+
+def treatment(name: str, api: str) -> str:
+    """`honoured`, `refused`, `ignored`, or `unknown`, which is reported likewise."""
+    table = TREATMENTS[api]
+    row = SAMPLES.get(name, {})
+    if name in table.ignored:
+        return "ignored"
+    for each in (table, *((PLUGINS,) if api == "messages" else ())):
+        if name in each.refusals:
+            with_beams = each.refusals[name].unless_beams
+            return "honoured" if with_beams else "refused"
+        if name in each.honoured:
+            return "refused" if "fails" in row else "honoured"
+    return "refused" if name in OTHERS else "unknown"
 
 
 def base_for(name: str, api: str) -> dict[str, Any]:
     """The request without the parameter, and with what it needs."""
-    row = TABLE[name]
-    known = dict(zip(APIS, row["apis"], strict=True))[api] != "unknown"
+    row = SAMPLES.get(name, {})
+    known = treatment(name, api) != "unknown"
     body = {**BASES[api], **(row.get("with", {}) if known else {})}
     match row.get("needs"):
         case "a long prompt" if api == "completions":
@@ -173,33 +176,30 @@ def outcome(gateway: RunningGateway, http: httpx.Client, api: str, body: Any) ->
     return _VOLATILE.sub("", " ".join(asked)), _VOLATILE.sub("", answer.text)
 
 
-@pytest.mark.parametrize("api", APIS)
-def test_the_table_has_every_parameter_of_the_types(api: str) -> None:
-    known = {
-        name for name, row in TABLE.items() if dict(zip(APIS, row["apis"], strict=True))[api] != "unknown"
-    }  # fmt: skip
-    assert known == FIELDS[api] | FOREIGN.keys() | WITHOUT_MEANING
+def test_there_is_a_sample_of_every_parameter() -> None:
+    known = {name for table in TREATMENTS.values() for name in table.known | table.ignored}
+    assert known == SAMPLES.keys()
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", [*SAMPLES, *sorted(OTHERS)])
 def test_each_parameter_is_honoured_refused_or_reported(
     gateway: RunningGateway, http: httpx.Client, name: str, api: str
 ) -> None:
-    treatment = dict(zip(APIS, TABLE[name]["apis"], strict=True))[api]
+    done = treatment(name, api)
     base = base_for(name, api)
     body = {**base, name: sample(name, api)}
     answer = http.post(PATHS[api], json=body)
     reported = answer.headers.get("x-litegate-ignored-parameters", "").split(", ")
-    if treatment == "refused":
+    if done == "refused":
         assert answer.status_code in (400, 404), answer.text
         error = answer.json()["error"]
         param = error.get("param") or error["message"]
         assert name in param, error
         return
     assert answer.status_code == 200, answer.text
-    assert (name in reported) == (treatment in ("ignored", "unknown"))
-    if treatment == "honoured" and "unseen" not in TABLE[name]:
+    assert (name in reported) == (done in ("ignored", "unknown"))
+    if done == "honoured" and "unseen" not in SAMPLES[name]:
         assert outcome(gateway, http, api, body) != outcome(gateway, http, api, base)
 
 
@@ -210,22 +210,6 @@ def test_the_same_request_has_the_same_outcome(
     """So that what the test above sees is the parameter's own effect."""
     first = outcome(gateway, http, api, BASES[api])
     assert outcome(gateway, http, api, BASES[api]) == first
-
-
-SYMBOLS = {"honoured": "yes", "refused": "400", "ignored": "ignored", "unknown": ""}
-
-
-def rows() -> list[str]:
-    return [
-        f"| `{name}` | {' | '.join(SYMBOLS[each] for each in row['apis'])} |".replace("|  |", "| |").replace("|  |", "| |")
-        for name, row in TABLE.items()
-    ]  # fmt: skip
-
-
-def test_the_page_has_the_table() -> None:
-    page = (ROOT / "docs" / "parameters.md").read_text(encoding="utf-8")
-    written = [line for line in page.splitlines() if line.startswith("| `")]
-    assert written == rows()
 
 
 def test_a_request_id_ends_the_engines_own(gateway: RunningGateway, http: httpx.Client) -> None:
@@ -280,7 +264,7 @@ def test_what_the_model_does_not_allow_is_refused(http: httpx.Client, tmp_path: 
     ):
         for api in APIS:
             for name in ("vllm_xargs", "data_parallel_rank", "allowed_token_ids"):
-                answer = client.post(PATHS[api], json={**BASES[api], name: TABLE[name]["sample"]})
+                answer = client.post(PATHS[api], json={**BASES[api], name: SAMPLES[name]["sample"]})
                 assert answer.status_code == 400
                 assert name in answer.text
 

@@ -6,10 +6,11 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from gateway.sdk import GatewayError, Reply, Unsupported
+from gateway.sdk import GatewayError, Reply
 from gateway.sdk.wire import Value, encode
 
 THREADS_UNSUPPORTED = "thread_unsupported_request"
+"""The error code with which the vendor's clients send the whole conversation."""
 OVERLOADED = 529
 """The API's status for an overloaded server; clients retry."""
 
@@ -31,13 +32,6 @@ _TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
-
-
-class ThreadsUnsupported(Unsupported):
-    """The request wants the server to store the conversation: status 400. The vendor's clients then send the whole
-    conversation."""
-
-    default_code = THREADS_UNSUPPORTED
 
 
 class ErrorDetails(Value, frozen=True, kw_only=True):
@@ -76,7 +70,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
         message=message,
         details=(
             ErrorDetails(error_code=THREADS_UNSUPPORTED)
-            if isinstance(error, ThreadsUnsupported)
+            if error.code == THREADS_UNSUPPORTED
             else UNSET
         ),
     )

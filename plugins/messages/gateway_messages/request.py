@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta
 
 from gateway.sdk import InvalidRequest, ParamPath, Unsupported, param_text
@@ -26,7 +25,7 @@ from gateway.sdk.wire import (
     wrong_type,
 )
 from gateway_messages.blocks import MessageParam, decode_messages, decode_system
-from gateway_messages.errors import ThreadsUnsupported
+from gateway_messages.parameters import MESSAGES
 from gateway_messages.server_tools import (
     McpServer,
     ServerEntry,
@@ -128,7 +127,7 @@ class MessagesRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
 
     mcp_servers: list[McpServer] = []
 
-    # Declared so that they can be ignored, or refused if they would change the answer.
+    # Ignored, or refused: see `gateway_messages.parameters`.
     cache_control: Any = None
     container: Any = None
     context_management: Any = None
@@ -140,24 +139,6 @@ class MessagesRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
     inference_geo: Any = None
     speed: Any = None
     thread: Any = None
-
-
-_WITHOUT_EFFECT = {
-    "billing_policy",
-    "cache_control",
-    "context_management",
-    "diagnostics",
-    "fallback_credit_token",
-    "inference_geo",
-    "metadata",
-    "service_tier",
-    "speed",
-}
-_KNOWN = {field.encode_name for field in msgspec.structs.fields(MessagesRequest)} - _WITHOUT_EFFECT
-_REFUSED = {
-    "container": "Each answer has containers of its own here, which end with it. Leave the parameter out.",
-    "stop": "The stop strings of this API are 'stop_sequences'.",
-}
 
 
 def decode_request(body: bytes, *, counts: bool = False) -> MessagesRequest:
@@ -180,31 +161,14 @@ def decode_request(body: bytes, *, counts: bool = False) -> MessagesRequest:
         request.system = decode_system(sent["system"])
     if sent["tools"] is not None:
         request.tools = _tools(sent["tools"])
-    _check(request, counts)
-    if not raw.keys() <= _KNOWN:
-        request.unknown.extend(unknown_names(raw, _KNOWN))
+    MESSAGES.refuse(given, but=("compaction",) if counts else ())
+    _check(request)
+    if not raw.keys() <= MESSAGES.known:
+        request.unknown.extend(unknown_names(raw, MESSAGES.known))
     return request
 
 
-def _check(request: MessagesRequest, counts: bool) -> None:
-    if request.thread is not None:
-        raise ThreadsUnsupported(
-            "This server does not store conversations for this API. Send all messages, without 'thread'.",
-            param="thread",
-        )
-    for name, message in _REFUSED.items():
-        if getattr(request, name):
-            raise Unsupported(message, param=name)
-    if request.compaction is not None and not counts:
-        raise Unsupported(
-            "Conversations are not summarized through this API. Use /v1/responses/compact.",
-            param="compaction",
-        )
-    if request.fallbacks not in (None, [], "default"):
-        raise Unsupported(
-            "Models to fall back to are configured on this server. Leave the parameter out, or send 'default'.",
-            param="fallbacks",
-        )
+def _check(request: MessagesRequest) -> None:
     for index, sequence in enumerate(request.stop_sequences or ()):
         if not sequence.strip():
             raise InvalidRequest(

@@ -25,12 +25,12 @@ from gateway.protocols import Route
 from gateway.routes.api_description import _OPERATIONS, _plain
 from gateway.routes.apis import apis_in
 from gateway.routes.cross_origin import EXPOSED
-from gateway.routes.field_texts import FIELD_TEXTS
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk, ChoiceDelta, ChunkChoice
 from gateway.wire.completions import CompletionChunk, CompletionChunkChoice
 from gateway.wire.events import EVENTS
+from gateway.wire.parameter_table import MEANINGS
 from gateway.wire.request import ResponseRequest
 from gateway.wire.response import Response
 from gateway_testing.server import RunningGateway, run_gateway
@@ -124,10 +124,10 @@ def test_the_fields_of_most_requests_come_first_and_are_explained(document: Sche
     fields = {name: schemas[name]["properties"] for name in ("ResponseRequest", "ChatRequest")}
     assert list(fields["ResponseRequest"])[:2] == ["model", "input"]
     assert list(fields["ChatRequest"])[:2] == ["model", "messages"]
-    assert FIELD_TEXTS.keys() <= fields["ResponseRequest"].keys() | fields["ChatRequest"].keys()
+    assert MEANINGS.keys() <= fields["ResponseRequest"].keys() | fields["ChatRequest"].keys()
     for properties in fields.values():
         explained = [name for name, each in properties.items() if "description" in each]
-        assert explained == [name for name in FIELD_TEXTS if name in properties]
+        assert explained == [name for name in MEANINGS if name in properties]
 
 
 def test_every_event_of_a_stream_is_described(document: Schema) -> None:

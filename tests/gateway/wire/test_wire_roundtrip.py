@@ -15,7 +15,8 @@ from gateway.wire.event_frames import decode_event, sse_frame
 from gateway.wire.events import AnyEvent
 from gateway.wire.item_decoding import decode_items
 from gateway.wire.items import Item
-from gateway.wire.request import WITHOUT_EFFECT, ResponseRequest, decode_response_request
+from gateway.wire.parameter_table import RESPONSES
+from gateway.wire.request import ResponseRequest, decode_response_request
 from gateway.wire.response import Response, snapshot
 from gateway.wire.tools import Tool, ToolChoice, decode_tool_choice, decode_tools
 
@@ -141,7 +142,7 @@ def test_requests(request: ResponseRequest) -> None:
     request.metadata = None
     again = decode_response_request(encode(request))
     assert again == request
-    assert set(again.unknown) <= WITHOUT_EFFECT | MEMBERS_WITHOUT_EFFECT
+    assert set(again.unknown) <= RESPONSES.ignored | MEMBERS_WITHOUT_EFFECT
 
 
 def test_a_snapshot_does_not_change_with_its_original() -> None:
