@@ -18,7 +18,7 @@ import asyncio
 import os
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -189,10 +189,23 @@ class Shares:
             raise
         return owner
 
+    def take_free(self) -> str | None:
+        """Take a place for the current owner if one is free for it, until `leave`. Returns the owner, or None."""
+        owner = current_owner()
+        with self._lock:
+            return owner if self._turns.take(owner) else None
+
     def leave(self, owner: str) -> None:
         """Give back a place. May be called in any thread."""
         with self._lock:
             self._turns.leave(owner)
+        self._serve()
+
+    def leave_all(self, owners: Iterable[str]) -> None:
+        """Give back places of several owners. May be called in any thread."""
+        with self._lock:
+            for owner in owners:
+                self._turns.leave(owner)
         self._serve()
 
     def _serve(self) -> None:

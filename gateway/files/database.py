@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import logging
 import math
+import os
 import sqlite3
 import threading
 import time
@@ -62,7 +63,7 @@ class DatabaseFile:
 def _identity(path: Path) -> tuple[int, int] | None:
     """What distinguishes the file at `path` from others; None if there is none."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # half the time of `Path.stat`
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -217,3 +217,18 @@ def test_what_has_not_begun_can_be_cancelled_at_the_end() -> None:
     assert waiting.cancelled()
     over.set()
     running.result()
+
+
+async def test_a_free_place_is_taken_without_waiting_and_several_are_given_back_together() -> None:
+    shares = Shares(4)
+    with working_for("alice"):
+        assert [shares.take_free() for _ in range(4)] == ["alice"] * 3 + [None]
+        waiting = asyncio.create_task(shares.take())
+        await asyncio.sleep(0)
+    with working_for("bob"):
+        assert shares.take_free() == "bob"
+    shares.leave_all(["alice", "bob"])
+    async with asyncio.timeout(60):
+        assert await waiting == "alice"
+    with working_for("alice"):
+        assert shares.take_free() is None, "the others have come first"

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from gateway.sdk import UNFINISHED, CallRecord, StoredResponse
 from gateway.sdk.stores import cut, pack, unpack_items, unpack_record, unpack_results
@@ -61,6 +62,44 @@ class EncodedRecord(NamedTuple):
     def most_size(self) -> int:
         """Bytes that are stored if none of the large parts is stored already."""
         return self.size + sum(map(len, self.parts.values()))
+
+
+class Put(Struct, frozen=True):
+    """The operation that stores a record. A database may store several that are `simple` by `insert_all`."""
+
+    written: EncodedRecord
+    now: float
+    ttl: float
+
+    def __call__(self) -> Operation[bool]:
+        return put(self.written, now=self.now, ttl=self.ttl)
+
+    @property
+    def simple(self) -> bool:
+        """Whether the record continues no response and has no large parts. Then it concerns no other rows, if it is new."""
+        return not self.written.parts and not _previous(self.written.record)
+
+
+def insert_all(puts: Sequence[Put], after: int) -> Operation[None]:
+    """Store simple records, which must all be new, in rows that are numbered from `after` + 1 on."""
+    rows: list[tuple[Any, ...]] = []
+    items: list[tuple[str, str, int, int]] = []
+    for num, each in enumerate(puts, after + 1):
+        record = each.written.record
+        rows.append((num, key(record.id), *_columns(each.written, None, 0, now=each.now)))
+        items += _item_rows(num, record)
+    yield Statement(
+        "INSERT INTO responses (num, id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
+        "previous, broken, size, used, token, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, "
+        "$14, $15, $16, $17, $18)",
+        rows,
+        each=True,
+    )
+    yield Statement(
+        "INSERT INTO items (owner, item, response, called) VALUES ($1, $2, $3, $4)",
+        items,
+        each=True,
+    )
 
 
 def put(
@@ -172,19 +211,19 @@ def _update(
 
 
 def _index(num: int, record: StoredResponse) -> Operation[None]:
-    owner = owner_key(record.owner)
-    rows = [
-        (owner, each, num, called)
-        for each, called in {
-            key(item.id): int(item.id in record.results) for item in _items(record)
-        }.items()
-    ]
     yield Statement(
         "INSERT INTO items (owner, item, response, called) VALUES ($1, $2, $3, $4) "
         "ON CONFLICT (owner, item, response) DO UPDATE SET called = excluded.called",
-        rows,
+        _item_rows(num, record),
         each=True,
     )
+
+
+def _item_rows(num: int, record: StoredResponse) -> list[tuple[str, str, int, int]]:
+    """The rows of `items` for a record, each item once."""
+    owner, results = owner_key(record.owner), record.results
+    called = {key(item.id): int(item.id in results) for item in _items(record)}
+    return [(owner, each, num, made) for each, made in called.items()]
 
 
 def _items(record: StoredResponse) -> tuple[Item, ...]:

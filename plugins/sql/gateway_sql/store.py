@@ -119,7 +119,7 @@ class SqlStore:
 
     async def put(self, record: StoredResponse) -> None:
         written = responses.EncodedRecord.of(record, self._tokens.next())
-        await self._write(lambda: responses.put(written, now=self._database.now(), ttl=self._ttl))
+        await self._database.write(responses.Put(written, self._database.now(), self._ttl))
         self._upkeep.stored(written.most_size)
 
     async def advance(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +22,12 @@ PAGE_CACHE: Final = -8192
 """Page cache of each connection: 8 MiB."""
 WAL_BYTES: Final = 64 << 20
 """Size in bytes to which the write-ahead log is cut after it was written back."""
+
+
+_INSERTION = re.compile(r"(INSERT INTO [^?]* VALUES )\((\?\d+(?:, \?\d+)*)\)([^?]*)")
+"""An insertion of one row whose parameters are those of the row."""
+_ROWS: Final = (32, 8, 2)
+"""Numbers of rows that one statement inserts. Each makes a statement that the connection keeps prepared."""
 
 
 @lru_cache(1024)
@@ -67,9 +75,42 @@ def run(connection: sqlite3.Connection, operation: Operation[T]) -> T:
 def _execute(connection: sqlite3.Connection, statement: Statement) -> list[Any]:
     sql = translated(statement.sql)
     if statement.each:
-        connection.executemany(sql, statement.parameters)
+        _execute_each(connection, sql, statement.parameters)
         return []
     parameters = [
         json.dumps(each) if isinstance(each, list) else each for each in statement.parameters
     ]
     return connection.execute(sql, parameters).fetchall()
+
+
+def _execute_each(connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Run a statement for each row; insertions for several rows together.
+
+    Whenever SQLite runs, this thread gives up the interpreter, and may have to wait for the event loop until it gets it back.
+    """
+    at = 0
+    for number in _ROWS:
+        if len(rows) - at < number:
+            continue
+        several = for_rows(sql, number)
+        if several is None:
+            break
+        while len(rows) - at >= number:
+            connection.execute(several, list(chain.from_iterable(rows[at : at + number])))
+            at += number
+    if at < len(rows):
+        connection.executemany(sql, rows[at:] if at else rows)
+
+
+@lru_cache(1024)
+def for_rows(sql: str, number: int) -> str | None:
+    """An insertion of one row as one of several; None if the statement is something else."""
+    found = _INSERTION.fullmatch(sql)
+    if found is None:
+        return None
+    before, parameters, after = found.groups()
+    columns = parameters.count("?")
+    if parameters != ", ".join(f"?{each}" for each in range(1, columns + 1)):
+        return None
+    row = f"({', '.join('?' * columns)})"
+    return f"{before}{', '.join([row] * number)}{after}"

@@ -6,9 +6,9 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from gateway.sdk.files import DatabaseFile
 from gateway.sdk.processes import FairThreads, Shares
@@ -56,8 +56,8 @@ class SqliteDatabase:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._readers, self._read, operation)
 
-    async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        return await self._writer.write(operation)
+    def write(self, operation: Callable[[], Operation[T]]) -> Coroutine[Any, Any, T]:
+        return self._writer.write(operation)
 
     def now(self) -> float:
         return time.time()

@@ -1,4 +1,4 @@
-"""The thread that writes: everything that was asked for meanwhile is one transaction."""
+"""The thread that writes. Operations that are asked for at about the same time share a transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,14 +18,17 @@ from gateway.sdk import StoreUnavailable
 from gateway.sdk.files import shrink_database
 from gateway.sdk.processes import Shares
 from gateway_sql import Operation
+from gateway_sql.responses import Put, insert_all
 from gateway_sqlite.connections import run
 
 logger = logging.getLogger("gateway_sqlite")
 
 T = TypeVar("T")
 
-_AT_ONCE: Final = 256
+_MAX_BATCH: Final = 256
 """Maximum number of operations in one transaction."""
+_ITERATIONS: Final = 4
+"""Maximum number of iterations of the event loop for which a batch waits for further operations."""
 _OF_ONE: Final = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -32,6 +36,8 @@ _OF_ONE: Final = (
     sqlite3.InterfaceError,
 )
 """Errors of one operation, which leave the others of its transaction as they are."""
+_LAST_RESPONSE: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'responses'"
+"""The largest row number that a response has had."""
 _SHRINK_SECONDS: Final = 60.0
 """How often the writer gives free pages back to the file system, as long as nobody waits for it."""
 MAX_WAITING: Final = 2048
@@ -39,18 +45,41 @@ MAX_WAITING: Final = 2048
 
 
 class _Job:
-    """An operation, and the future of its result."""
+    """An operation and its outcome."""
 
-    __slots__ = ("error", "future", "operation", "owner", "result")
+    __slots__ = ("error", "operation", "result")
+
+    def __init__(self, operation: Callable[[], Operation[Any]]) -> None:
+        self.operation = operation
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self, connection: sqlite3.Connection) -> bool:
+        """Run the operation, within a transaction. Returns whether it succeeded. Raises errors that concern more than this
+        operation."""
+        self.error = None
+        try:
+            self.result = run(connection, self.operation())
+        except _OF_ONE as error:
+            self.error = unavailable("write", error)
+        except sqlite3.Error:
+            raise
+        except BaseException as error:
+            self.error = error
+        return self.error is None
+
+
+class _Write(_Job):
+    """A job that the caller `future` waits for. `owner` holds a place for it."""
+
+    __slots__ = ("future", "owner")
 
     def __init__(
         self, operation: Callable[[], Operation[Any]], future: asyncio.Future[Any], owner: str
     ) -> None:
-        self.owner = owner
-        self.operation = operation
+        super().__init__(operation)
         self.future = future
-        self.result: Any = None
-        self.error: BaseException | None = None
+        self.owner = owner
 
     def settle(self) -> None:
         if self.future.done():  # its caller was cancelled
@@ -62,7 +91,12 @@ class _Job:
 
 
 class SqliteWriter:
-    """Runs operations in the order of the calls. Each is acknowledged once it is committed."""
+    """Runs operations in the order of the calls. Each is acknowledged once it is committed.
+
+    The event loop gathers operations while a transaction runs, and then while its next iterations add some. The thread gets them
+    as one batch, which it runs in one transaction: handing over, committing and acknowledging cost the same for one operation and
+    for many.
+    """
 
     def __init__(
         self,
@@ -79,7 +113,13 @@ class SqliteWriter:
         self._check = check
         self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[_Write] = []
+        self._gathering = False
+        """Whether operations are gathered, or a transaction runs."""
+        self._last_size = 1
+        """Number of operations in the last batch. After a batch of one, the next operation does not wait for others."""
+        self._batches: queue.SimpleQueue[list[_Write] | None] = queue.SimpleQueue()
         self._writes = Shares(MAX_WAITING)
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
         self.failing = False
@@ -91,69 +131,86 @@ class SqliteWriter:
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
         """The result of an operation, once it is committed."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                owner = await self._writes.take()
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"The store is too slow: {MAX_WAITING} writes are waiting. Retry, or send store: false."
-            ) from None
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(operation, future, owner))
+        owner = self._writes.take_free()
+        if owner is None:
+            owner = await self._wait_for_place()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._gathered.append(_Write(operation, future, owner))
+        if not self._gathering:
+            self._gathering = True
+            if self._last_size == 1:
+                self._hand_over()
+            else:
+                self._loop.call_soon(self._gather, 1, _ITERATIONS)
         return await future
 
     async def close(self) -> None:
         """Finish what is waiting, and close the connection."""
-        self._jobs.put(None)
+        while self._gathered:
+            self._hand_over()
+        self._batches.put(None)
         await asyncio.to_thread(self._thread.join)
 
+    async def _wait_for_place(self) -> str:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._writes.take()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"The store is too slow: {MAX_WAITING} writes are waiting. Retry, or send store: false."
+            ) from None
+
+    # In the event loop.
+
+    def _gather(self, known: int, iterations: int) -> None:
+        """Hand over what is gathered. If it is more than the `known` number of operations, more may come: then wait for the next
+        iteration, at most `iterations` times."""
+        number = len(self._gathered)
+        if known < number < _MAX_BATCH and iterations:
+            self._loop.call_soon(self._gather, number, iterations - 1)
+        elif number:
+            self._hand_over()
+        else:  # by `close`
+            self._gathering = False
+
+    def _hand_over(self) -> None:
+        batch = self._gathered[:_MAX_BATCH]
+        del self._gathered[:_MAX_BATCH]
+        self._last_size = len(batch)
+        self._batches.put(batch)
+
+    def _settle(self, batch: list[_Write]) -> None:
+        """Acknowledge the operations of a transaction that has ended."""
+        self._writes.leave_all(job.owner for job in batch)
+        for job in batch:
+            job.settle()
+        if self._gathered:
+            self._loop.call_soon(self._gather, len(self._gathered), _ITERATIONS)
+        else:
+            self._gathering = False
+
+    # In the thread.
+
     def _work(self) -> None:
-        while True:
-            batch: list[_Job] = []
-            job = self._jobs.get()
-            while job is not None:
-                batch.append(job)
-                if len(batch) == _AT_ONCE:
-                    break
-                try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-            if batch:
-                self._run(batch)
-                self._settle(batch)
-                self._shrink()
-            if job is None:
-                break
+        while (batch := self._batches.get()) is not None:
+            self._run(batch)
+            try:
+                self._loop.call_soon_threadsafe(self._settle, batch)
+            except RuntimeError:  # the loop was closed, and no caller waits any more
+                logger.debug("%d results of the store were not needed any more", len(batch))
+            self._shrink()
         self._close()
 
-    def _run(self, batch: list[_Job]) -> None:
+    def _run(self, batch: Sequence[_Job]) -> None:
+        """Run operations in one transaction. Those that raise are rolled back."""
         try:
             self._check()
             if self._connection is None:
                 self._connection = self._open()
-            connection = self._connection
-            connection.execute("BEGIN IMMEDIATE")
-            alone = len(batch) == 1
-            for job in batch:
-                if not alone:
-                    connection.execute("SAVEPOINT operation")
-                try:
-                    job.result = run(connection, job.operation())
-                except _OF_ONE as error:
-                    job.error = unavailable("write", error)
-                except sqlite3.Error:
-                    raise
-                except BaseException as error:
-                    job.error = error
-                if not alone:
-                    if job.error is not None:
-                        connection.execute("ROLLBACK TO operation")
-                    connection.execute("RELEASE operation")
-            if alone and batch[0].error is not None:
-                connection.execute("ROLLBACK")
-            else:
-                connection.execute("COMMIT")
+            if not _run_together(self._connection, batch):
+                # Nothing of it is stored, so each operation can be run again.
+                _run_apart(self._connection, batch)
+            if any(job.error is None for job in batch):
                 self.committed_at = time.monotonic()
             self.failing = False
         except BaseException as error:
@@ -172,20 +229,13 @@ class SqliteWriter:
             return
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
         try:
-            shrink_database(self._connection, self._path, lambda: not self._jobs.empty())
+            shrink_database(
+                self._connection,
+                self._path,
+                lambda: bool(self._gathered) or not self._batches.empty(),
+            )
         except sqlite3.Error as error:
             logger.debug("free pages could not be given back: %s", error)
-
-    def _settle(self, batch: list[_Job]) -> None:
-        def settle() -> None:
-            for job in batch:
-                self._writes.leave(job.owner)
-                job.settle()
-
-        try:
-            batch[0].future.get_loop().call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop was closed, and nobody waits any more
-            logger.debug("%d results of the store were not needed any more", len(batch))
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -194,6 +244,49 @@ class SqliteWriter:
             except sqlite3.Error as error:
                 logger.debug("a connection could not be closed: %s", error)
             self._connection = None
+
+
+def _run_together(connection: sqlite3.Connection, batch: Sequence[_Job]) -> bool:
+    """Run operations in one transaction. If one of them fails, rolls it back and returns False."""
+    connection.execute("BEGIN IMMEDIATE")
+    for puts, jobs in groupby(batch, key=_simple_put):
+        run_all = _insert if puts else _run_each
+        if not run_all(connection, list(jobs)):
+            connection.execute("ROLLBACK")
+            return False
+    connection.execute("COMMIT")
+    return True
+
+
+def _simple_put(job: _Job) -> bool:
+    return isinstance(job.operation, Put) and job.operation.simple
+
+
+def _run_each(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
+    """Run operations, up to one that fails. Returns whether all succeeded."""
+    return all(job.run(connection) for job in jobs)
+
+
+def _insert(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
+    """Store new responses by statements for all of them. Returns False if one of them is stored already, or cannot be stored."""
+    [[last]] = connection.execute(_LAST_RESPONSE)
+    puts = [job.operation for job in jobs if isinstance(job.operation, Put)]
+    together = _Job(lambda: insert_all(puts, last))
+    for job in jobs:
+        job.result = True
+    return together.run(connection)
+
+
+def _run_apart(connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
+    """Run operations in one transaction, from which those that fail are rolled back. Takes longer: SQLite copies the pages
+    that each operation changes."""
+    connection.execute("BEGIN IMMEDIATE")
+    for job in batch:
+        connection.execute("SAVEPOINT operation")
+        if not job.run(connection):
+            connection.execute("ROLLBACK TO operation")
+        connection.execute("RELEASE operation")
+    connection.execute("COMMIT")
 
 
 def unavailable(what: str, error: BaseException) -> StoreUnavailable:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.protocols import UsageCount, UsageCounters
+from gateway.protocols import StoredResponse, UsageCount, UsageCounters
 from gateway_sql import VERSIONS, Operation, Statement
 from gateway_sql.upkeep import Upkeep
 from gateway_sqlite import SqliteConfig, open_sqlite, writer
-from gateway_sqlite.connections import connect, translated
+from gateway_sqlite.connections import connect, for_rows, translated
 from gateway_sqlite.schema import prepare
 from gateway_testing.store_records import message, record
 from tests.waiting import wait_until_async
@@ -192,6 +192,73 @@ async def test_an_operation_that_fails_leaves_nothing(tmp_path: Path) -> None:
         await store.health()
 
 
+async def test_responses_that_are_stored_together_share_statements(tmp_path: Path) -> None:
+    async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
+        await store.put(record())  # the connection is open
+        connection = store._database._writer._connection
+        assert connection is not None
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        made = [record(output=[message("assistant", "x")], owner="alice") for _ in range(40)]
+        await asyncio.gather(*map(store.put, made))
+        connection.set_trace_callback(None)
+        for each in made:
+            assert await store.get(each.id, owner="alice") == each
+        found = await store.find_items([each.response.output[0].id for each in made], owner="alice")
+    assert len(found) == 40
+    assert sum(each.startswith("BEGIN") for each in statements) <= 2
+    assert sum(each.startswith("INSERT INTO responses") for each in statements) < 20
+
+
+async def test_what_is_stored_already_is_replaced_also_among_others(tmp_path: Path) -> None:
+    async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
+        first, second = record(), record()
+        await store.put(first)
+        new, again, twice = record(), changed(first), changed(second)
+        await asyncio.gather(*map(store.put, (new, again, second, twice)))
+        stored = [await store.get(each.id) for each in (new, first, second)]
+        assert stored == [new, again, twice]
+        await store.put(first)
+        assert await store.get(first.id) == first
+
+
+def changed(of: StoredResponse) -> StoredResponse:
+    """Another record with the same id."""
+    return record(response_id=of.id, output=[message("assistant", "changed")])
+
+
+async def test_a_response_that_cannot_be_stored_is_refused_alone(tmp_path: Path) -> None:
+    async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
+        wrong = record(response_id="resp_\ud800", input_=[message("user", "x", item_id="\ud800")])
+        good = [record() for _ in range(5)]
+        for before in (0, 3):
+            puts = [*good[:before], wrong, *good[before:]]
+            done = await asyncio.gather(*map(store.put, puts), return_exceptions=True)
+            failed = [isinstance(each, Exception) for each in done]
+            assert failed == [each is wrong for each in puts]
+        assert [await store.get(each.id) for each in good] == good
+        await store.health()
+
+
+async def test_the_number_of_a_removed_response_is_not_used_again(tmp_path: Path) -> None:
+    """It may still be known elsewhere, as that of an entry to evict."""
+
+    def newest() -> Operation[int]:
+        rows = yield Statement("SELECT max(num) FROM responses")
+        return int(rows[0][0])
+
+    async with open_sqlite(config(tmp_path / "store.sqlite")) as store:
+        first, second, child = record(), record(), record(previous_response_id="resp_x")
+        await asyncio.gather(store.put(first), store.put(second))
+        before = await store._database.read(newest)
+        assert await store.delete(second.id)
+        await store.put(child)
+        assert await store._database.read(newest) == before + 1
+        assert await store.delete(child.id)
+        await store.put(record())
+        assert await store._database.read(newest) == before + 2
+
+
 def test_connections_make_no_file(tmp_path: Path) -> None:
     """Also not where it is removed after a look whether it is there. Names of files have any characters."""
     for name in ("gone.sqlite", "a ?b=c#d%20\u00e9.sqlite"):
@@ -273,6 +340,20 @@ def test_statements_are_translated() -> None:
         == "SELECT a FROM b WHERE c IN (SELECT value FROM json_each(?1)) AND d = ?2"
     )
     assert translated("SELECT a FROM b WHERE c = $1 FOR SHARE") == "SELECT a FROM b WHERE c = ?1"
+
+
+def test_insertions_of_one_row_become_those_of_several() -> None:
+    assert (
+        for_rows("INSERT INTO a (b, c) VALUES (?1, ?2) ON CONFLICT (b) DO NOTHING", 3)
+        == "INSERT INTO a (b, c) VALUES (?, ?), (?, ?), (?, ?) ON CONFLICT (b) DO NOTHING"
+    )
+    for other in (
+        "INSERT INTO a (b, c) VALUES (?2, ?1)",
+        "INSERT INTO a (b, c) VALUES (?1, 0)",
+        "INSERT INTO a (b) VALUES (?1) ON CONFLICT (b) DO UPDATE SET b = ?2",
+        "UPDATE a SET b = ?1 WHERE c = ?2",
+    ):
+        assert for_rows(other, 2) is None
 
 
 async def test_a_clock_that_was_set_back_keeps_no_response_from_being_taken_over(
