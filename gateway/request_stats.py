@@ -4,7 +4,7 @@ it ended. Each value is stamped once; nothing is done per token."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -40,11 +40,16 @@ class Content(Protocol):
     def texts(self, *, failed: bool) -> dict[str, str] | None: ...
 
 
-class FirstOutput(Protocol):
-    """When the first output of a generation came."""
+class RunningGeneration(Protocol):
+    """What is known of a generation while it runs."""
 
     at: float
-    """0.0 before it came."""
+    """When its first output came; 0.0 before."""
+
+    @property
+    def generated(self) -> int:
+        """The number of its tokens so far. It is asked by who looks, and costs nothing per token otherwise."""
+        ...
 
 
 class Phase(Struct, frozen=True, gc=False):
@@ -61,9 +66,7 @@ class LiveGeneration(Struct, frozen=True):
     """A generation that has not ended."""
 
     began: float
-    first: FirstOutput
-    made: Callable[[], int]
-    """The number of its tokens so far. It is called by who looks, and costs nothing per token otherwise."""
+    run: RunningGeneration
 
 
 class LiveTool(Struct, frozen=True):
@@ -184,7 +187,7 @@ class RunStats:
 
     def generated(self, generation: LiveGeneration, tokens: int) -> None:
         """Note the end of a generation of `tokens` tokens."""
-        began, first = generation.began, generation.first.at
+        began, first = generation.began, generation.run.at
         self.generations.remove(generation)
         self.turns += 1
         self.output_tokens += tokens

@@ -126,25 +126,28 @@ class ResponseAssembler:
         self.items.write(deltas)
         return out
 
-    def end_generation(self, reason: FinishReason) -> EventList:
-        """Handle the end of a generation: close the items that it left open."""
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
+        """Write the last deltas of a generation, and close the items that it left open."""
         out = self.events.begin_step()
+        if held:
+            self.items.write(held)
         self.items.end_generation(reason)
         return out
 
-    def call_running(self, call: ServerCallBuilder) -> EventList:
-        """Mark a pending call as running."""
+    def running(self, calls: Sequence[ServerCallBuilder]) -> EventList:
+        """Mark pending calls as running."""
         out = self.events.begin_step()
-        call.running()
+        for call in calls:
+            call.running()
         return out
 
-    def call_progressed(self, call: ServerCallBuilder) -> EventList:
+    def progressed(self, call: ServerCallBuilder) -> EventList:
         """Show that a running call is making progress."""
         out = self.events.begin_step()
         call.progressed()
         return out
 
-    def call_finished(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
+    def called(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
         """Finish a pending call with its result."""
         out = self.events.begin_step()
         self.items.call_finished(call, result)

@@ -1,205 +1,182 @@
-"""An answer of one or several choices, which are made at once: Chat Completions, Completions, and other APIs."""
+"""Answers of one or several choices, which are made concurrently: Chat Completions, Completions, and plugins' APIs."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from abc import abstractmethod
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol
 
-from gateway.errors import RateLimited
-from gateway.loop.attempts import Attempts
+from gateway.errors import GatewayError
+from gateway.loop.answer import Output
+from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
 from gateway.loop.run_scope import RunScope
-from gateway.loop.sinks import HeldSink, SharedSink
+from gateway.loop.server_tool_loop import ServerToolLoop, ToolAnswerWriter
+from gateway.loop.sinks import ByteSink, HeldSink, SharedSink
 from gateway.loop.timings import AnswerTimes, answer_times
-from gateway.loop.usage import ExpectedTokens, total
+from gateway.loop.usage import total
+from gateway.loop.writers import Sink
 from gateway.runtime.served_model import ServedModel
-from gateway.runtime.services import Services
-from gateway.wire.chat import (
-    CompletionTokensDetails,
-    CompletionUsage,
-    PromptTokensDetails,
-)
-from gateway.wire.response import ResponseStatus, Usage
-
-ByteSink: TypeAlias = Callable[[bytes], Awaitable[None]]
-"""Takes what is ready at once; awaiting it is the back-pressure."""
+from gateway.wire.response import Usage
 
 
-class GeneratedChoice(Protocol):
-    """One choice of an answer."""
-
-    generator: Generator
+class ChoiceWriter(ToolAnswerWriter, Protocol):
+    """Writes one choice."""
 
     @property
     def cut_off(self) -> bool:
-        """Whether a limit ended it."""
+        """Whether a limit has ended the choice."""
         ...
 
-    async def run(self, sink: ByteSink) -> bytes:
-        """Make it; returns the last that is to be sent of it. Raises `GatewayError` where it fails."""
+    def finish(self, generator: Generator) -> bytes:
+        """End the choice, which `generator` has made. Returns its last bytes."""
         ...
 
 
-PlanT = TypeVar("PlanT")
-
-
-class AnswerRun(ABC, Generic[PlanT]):
-    """One answer, from its first plan to its end.
-
-    If the model of the plan does not answer, the answer is begun anew with the next plan of its attempts.
-
-    `run` never raises but for the cancellation of its task: whatever fails ends all choices and is `scope.error`.
-    """
-
-    model: ServedModel
-    """The model that answers; it may change until something is sent."""
+class Choice:
+    """One choice of an answer: its generations, and the calls of tools that the gateway runs between them."""
 
     def __init__(
-        self, services: Services, plan: PlanT, attempts: Attempts[PlanT] | None, *, api: str
+        self,
+        generator: Generator,
+        *,
+        together: bool = False,
+        max_turns: int | None = None,
+        max_uses: Mapping[str, int] = {},
     ) -> None:
-        """`attempts` has the models that are left. `api` is the short name of the API. Takes a place in the model's queue:
-        raises `RateLimited` if it is full and no other model is left."""
-        self.services = services
-        self.scope = RunScope(services, name="a completion", api=api)
-        self._attempts = attempts
-        self._choices: Sequence[GeneratedChoice] = ()
-        self._full: RateLimited | None = None
-        """The error of a full queue, if another model is left."""
-        self._unsent = b""
-        """What choices had written and not yet sent when the answer failed."""
-        self._begin(plan)
+        """`together`: see `Generator.run`. For the others see `ServerToolLoop.run`."""
+        self.generator = generator
+        self.writer: ChoiceWriter
+        """Set by `begin`."""
+        self.tools: ServerToolLoop | None = None
+        """Runs calls between generations, if the gateway offers tools."""
+        self._first: Generation
+        self._together = together
+        self._max_turns = max_turns
+        self._max_uses = max_uses
 
-    @abstractmethod
-    def take(self, plan: PlanT) -> tuple[ServedModel, Sequence[GeneratedChoice], ExpectedTokens]:
-        """Begin the answer anew by `plan`. Returns its model, its choices, and what they all may use."""
+    def begin(
+        self, first: Generation, writer: ChoiceWriter, tools: ServerToolLoop | None = None
+    ) -> None:
+        """Begin the choice with its `first` generation, which the engine has accepted."""
+        self._first, self.writer, self.tools = first, writer, tools
 
-    def _begin(self, plan: PlanT) -> None:
-        self.model, self._choices, expected = self.take(plan)
-        for choice in self._choices:
-            choice.generator.stats = self.scope.stats
-        self._full = None
-        try:
-            self.scope.reserve(self.model, expected)
-        except RateLimited as error:
-            if self._attempts is None or not self._attempts.more:
-                raise
-            self._full = error
+    def run(self, sink: ByteSink) -> Awaitable[bytes]:
+        """Make the choice. Returns the last of its output. Raises `GatewayError`."""
+        if self.tools is not None:
+            return self.tools.run(
+                self._first,
+                self.writer,
+                sink,
+                max_turns=self._max_turns,
+                max_uses=self._max_uses,
+            )
+        return self.generator.run(self._first, self.writer, sink, together=self._together)
+
+
+class ChoicesOutput(Output[bytes]):
+    """The output of an answer that consists of choices."""
+
+    choices: Sequence[Choice]
+    """Set by `prepare`."""
+    stores = False
+    """Whether the answer is stored before its end is sent."""
+
+    def __init__(self, model: ServedModel, scope: RunScope) -> None:
+        super().__init__()
+        self.model = model
+        self.choices = ()
+        self._scope = scope
+        self._error: GatewayError | None = None
+        self._last = b""
+        """What was written and not sent when the answer ended."""
+
+    def take(self, choices: Sequence[Choice]) -> None:
+        """Take the choices of a prepared answer."""
+        self.choices = choices
+        for choice in choices:
+            choice.generator.stats = self._scope.stats
 
     @property
-    def may_change(self) -> bool:
-        """Whether another model is left, which may answer as long as there is no output."""
-        return self._attempts is not None and self._attempts.more
+    def began(self) -> bool:
+        return any(choice.generator.began for choice in self.choices)
+
+    @property
+    def holds(self) -> bool:
+        return self.model.may_refuse(None)
 
     def usage(self) -> Usage:
-        """What all choices have used so far."""
-        counts = [choice.generator.tokens for choice in self._choices]
+        counts = [choice.generator.tokens for choice in self.choices]
         return (counts[0] if len(counts) == 1 else total(counts)).usage()
 
     def times(self) -> AnswerTimes:
-        """How long it took, once all choices are made."""
-        return answer_times(self.scope.stats, self.usage())
+        """How long the answer took, once all choices are made."""
+        return answer_times(self._scope.stats, self.usage())
 
-    async def run(self, sink: ByteSink) -> bytes:
-        """Make all choices, handing to `sink` what is ready; returns what is then left to be sent, also if the answer has failed."""
-        scope = self.scope
-        rest = b""
-        status: ResponseStatus = "cancelled"
-        try:
-            with scope.registered():
-                with scope.stoppable():
-                    rest = await self._answer(sink)
-                status = "completed" if scope.error is None else "failed"
-                if status == "completed" and any(choice.cut_off for choice in self._choices):
-                    status = "incomplete"
-                if scope.error is None:
-                    await self.keep()
-            if scope.error is None:
-                return rest
-            status = "cancelled" if scope.revoked else "failed"
-            return self._unsent
-        finally:
-            scope.finish(status, self.usage())
-            self.notify_plugins(status)
+    def start(self) -> bytes:
+        return b""
 
-    async def _answer(self, sink: ByteSink) -> bytes:
-        """Make all choices, with the first model that gives any output."""
-        attempts = self._attempts
-        while True:
-            if attempts is None or not attempts.more:
-                return await self._attempt(sink, holds=self.model.may_refuse(None))
-            try:
-                return await self._attempt(sink, holds=True)
-            except Exception as error:
-                began = any(choice.generator.began for choice in self._choices)
-                if began or self.scope.denied:
-                    raise
-                attempts.check(error)
-                if self._full is None:
-                    self.scope.attempt_failed(error, self.usage())
-                async with attempts:
-                    self._begin(await attempts.after(error))
-
-    async def _attempt(self, sink: ByteSink, *, holds: bool) -> bytes:
-        """Make all choices with the model of the plan. `holds`: nothing is sent before the engine's first output."""
-        if self._full is not None:
-            raise self._full
-        async with self.scope.turn:
-            if len(self._choices) == 1:
-                return await self._choices[0].run(HeldSink(sink) if holds else sink)
-            await self._all(sink, holds=holds)
+    async def make(self, sink: Sink[bytes]) -> bytes:
+        if len(self.choices) > 1:
+            await self._make_all(sink)
             return b""
+        choice = self.choices[0]
+        last = await choice.run(sink)
+        end = choice.writer.finish(choice.generator)
+        if last and self.stores:
+            await sink(last)  # now: where the answer cannot be stored, its end is not sent
+            return end
+        return last + end
 
-    async def keep(self) -> None:
-        """Store the answer, which is made, before its end is sent; where that fails, it is `scope.error`."""
-        return
-
-    def notify_plugins(self, status: ResponseStatus) -> None:
-        """Tell the plugins that the answer has ended, however it did."""
-        return
-
-    async def _all(self, sink: ByteSink, *, holds: bool) -> None:
-        """Several choices: what they send is merged as it comes."""
+    async def _make_all(self, sink: Sink[bytes]) -> None:
+        """Make several choices. What they send is merged as it comes."""
+        if isinstance(sink, HeldSink):
+            sink, holds = sink.below, True  # each choice is held back by itself
+        else:
+            holds = False
         shared = SharedSink(sink)
 
-        async def make(choice: GeneratedChoice) -> None:
-            if rest := await choice.run(HeldSink(shared) if holds else shared):
+        async def make(choice: Choice) -> None:
+            last = await choice.run(HeldSink(shared) if holds else shared)
+            if rest := last + choice.writer.finish(choice.generator):
                 await shared(rest)
 
         try:
             async with asyncio.TaskGroup() as group:
-                for choice in self._choices:
+                for choice in self.choices:
                     group.create_task(make(choice))
         except BaseExceptionGroup as failures:
             # The first failure ended the others, whose cancellations the group has swallowed.
             raise failures.exceptions[0] from None
         finally:
-            self._unsent = shared.take()
+            self._last = shared.take()
 
+    def finish(self, rest: bytes) -> bytes:
+        self._last = rest
+        cut_off = any(choice.writer.cut_off for choice in self.choices)
+        self.status = "incomplete" if cut_off else "completed"
+        return b""
 
-class ChoicesRun(AnswerRun[PlanT]):
-    """An answer of Chat Completions or Completions."""
+    def fail(self, error: GatewayError) -> bytes:
+        self._error = error
+        self.status = "cancelled" if self._scope.revoked else "failed"
+        return b""
+
+    def cancel(self) -> bytes:
+        self.status = "cancelled"
+        return b""
+
+    def terminal(self) -> bytes:
+        return self._last + (self.trailer() if self._error is None else self.failed(self._error))
 
     @abstractmethod
     def trailer(self) -> bytes:
-        """What a stream ends with, after its last choice."""
+        """What the answer ends with after its choices."""
 
     @abstractmethod
-    def answer(self) -> object:
-        """The whole answer, as a wire Struct, once `run` has ended well."""
+    def failed(self, error: GatewayError) -> bytes:
+        """What the answer ends with if it has failed after it had begun."""
 
-
-def completion_usage(usage: Usage) -> CompletionUsage:
-    """Usage in the words of Chat Completions."""
-    return CompletionUsage(
-        prompt_tokens=usage.input_tokens,
-        completion_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-        prompt_tokens_details=PromptTokensDetails(
-            cached_tokens=usage.input_tokens_details.cached_tokens
-        ),
-        completion_tokens_details=CompletionTokensDetails(
-            reasoning_tokens=usage.output_tokens_details.reasoning_tokens
-        ),
-    )
+    def join(self, first: bytes, second: bytes) -> bytes:
+        return first + second

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from gateway.errors import GatewayError
 from gateway.loop.timings import AnswerTimes
 from gateway.wire.chat import CompletionUsage
 from gateway.wire.common import encode
+from gateway.wire.event_frames import SSE_DONE
+from gateway.wire.response import error_body
 
 SSE_END = b"}\n\n"
 
@@ -32,10 +35,15 @@ def chunk_head(
 
 
 def last_chunk(head: bytes, usage: CompletionUsage | None, times: AnswerTimes | None) -> bytes:
-    """The chunk after the last choice, with what was asked for; empty without."""
+    """The end of the stream, after the last choice: a chunk with what was asked for, if anything, and `[DONE]`."""
     shown = b""
     if usage is not None:
         shown = b',"usage":%b' % encode(usage)
     if times is not None:
         shown += b',"timings":%b,"metrics":%b' % (encode(times.timings), encode(times.metrics))
-    return b"%b]%b}\n\n" % (head, shown) if shown else b""
+    return b"%b]%b}\n\n%b" % (head, shown, SSE_DONE) if shown else SSE_DONE
+
+
+def failed_chunk(error: GatewayError) -> bytes:
+    """The end of a stream that has failed."""
+    return b"data: %b\n\n%b" % (error_body(error), SSE_DONE)

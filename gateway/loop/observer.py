@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.assembly.logprobs import LogprobAligner
-from gateway.loop.choices import completion_usage
 from gateway.loop.generation import Generation
-from gateway.loop.usage import PromptCount, TokenCounter, total
+from gateway.loop.usage import PromptCount, TokenCounter, completion_usage, total
 from gateway.protocols import EngineOutput, TokenLogprob
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.json_pieces import encode_pieces
@@ -16,7 +15,7 @@ from gateway.wire.large_bodies import pass_over
 
 
 class OutputObserver:
-    """Receives the engine's outputs of one choice, before its parser. Implements `gateway.loop.generator.Observer`."""
+    """Receives the engine's outputs of one choice, before its parser. Implements `gateway.loop.generation_run.Observer`."""
 
     def __init__(
         self,

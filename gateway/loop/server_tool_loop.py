@@ -9,9 +9,9 @@ from typing import Protocol
 from gateway.assembly.item_builders import ServerCallBuilder
 from gateway.assembly.items import ItemAssembler
 from gateway.deltas import Delta
-from gateway.loop.choices import ByteSink
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
+from gateway.loop.sinks import ByteSink
 from gateway.loop.turns import TurnLoop
 from gateway.loop.writers import GenerationWriter
 from gateway.protocols import FinishReason, ToolResult

@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 logger = logging.getLogger("gateway.loop.sinks")
 
 OutT = TypeVar("OutT")
+ByteSink: TypeAlias = Callable[[bytes], Awaitable[None]]
+"""Takes bytes that are ready. Awaiting what it returns is the back-pressure."""
 
 MAX_HELD_SECONDS: Final = 15.0
 """Maximum time for which the start of a stream is held back for an engine that may refuse the request."""
@@ -87,6 +89,16 @@ class HeldSink(Generic[OutT]):
                 await self._sink(self._held.pop(0))
             self._held = None
         return self._sink
+
+    @property
+    def below(self) -> Callable[[OutT], Awaitable[None]]:
+        """The sink below."""
+        return self._sink
+
+    def take(self) -> list[OutT]:
+        """What is held, which is then no longer sent."""
+        held, self._held = self._held or [], []
+        return held
 
     @contextmanager
     def released_after(self, seconds: float) -> Iterator[None]:

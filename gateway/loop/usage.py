@@ -10,6 +10,11 @@ from msgspec.structs import replace
 
 from gateway.engines.estimates import TokenEstimate, estimated_prompt
 from gateway.protocols import ChatPrompt, EngineOutput, EngineRequest, TokensPrompt
+from gateway.wire.chat import (
+    CompletionTokensDetails,
+    CompletionUsage,
+    PromptTokensDetails,
+)
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails, Usage
 
 
@@ -119,3 +124,18 @@ class PromptCount:
             self.cached = output.cached_tokens
         self.output = output.output_tokens or 0
         self.reasoning = output.reasoning_tokens or 0
+
+
+def completion_usage(usage: Usage) -> CompletionUsage:
+    """Usage in the words of Chat Completions."""
+    return CompletionUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptTokensDetails(
+            cached_tokens=usage.input_tokens_details.cached_tokens
+        ),
+        completion_tokens_details=CompletionTokensDetails(
+            reasoning_tokens=usage.output_tokens_details.reasoning_tokens
+        ),
+    )

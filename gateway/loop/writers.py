@@ -101,6 +101,24 @@ class CallsWriter(Generic[OutT]):
         return CallStarted(delta.name if tool is None else tool.name, call_id or None)
 
 
+class ReportingWriter(Generic[OutT]):
+    """Writes the output of a generation, and reports its deltas: to the log of texts, or to an estimate of tokens."""
+
+    def __init__(
+        self, writer: GenerationWriter[OutT], report: Callable[[Sequence[Delta]], None]
+    ) -> None:
+        self._writer = writer
+        self._report = report
+
+    def feed(self, deltas: Sequence[Delta]) -> OutT:
+        self._report(deltas)
+        return self._writer.feed(deltas)
+
+    def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT:
+        self._report(held)
+        return self._writer.end(held, reason)
+
+
 _COUNTED = re.compile(r"(.{1,200}:)(\d{1,6})", re.DOTALL)
 
 

@@ -18,10 +18,10 @@ from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.protocols import UNFINISHED, ConversationBounds, ResponseStore, StoredResponse
 from gateway.request_log import log_request
 from gateway.request_stats import background_request
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.live_log import LiveLog
 from gateway.responses.log_writer import LogWriter
 from gateway.responses.orphans import Orphans
-from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import called_by
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
@@ -42,7 +42,7 @@ _NOW = 0.001
 class _Running(msgspec.Struct, frozen=True, eq=False):
     """A run and its task."""
 
-    run: ResponseRun
+    run: ResponseAnswer
     task: asyncio.Task[None]
     live: LiveLog
 
@@ -56,7 +56,7 @@ class BackgroundRuns:
         *,
         lease_seconds: float,
         max_bytes: int | None = None,
-        recreate_run: Callable[[StoredResponse], Awaitable[ResponseRun]] | None = None,
+        recreate_run: Callable[[StoredResponse], Awaitable[ResponseAnswer]] | None = None,
         conversation_bounds: Callable[[], ConversationBounds | None] = lambda: None,
     ) -> None:
         """`lease_seconds`: maximum time after an owner's death until another process ends its responses. `max_bytes`:
@@ -74,7 +74,7 @@ class BackgroundRuns:
         self._stopping = False
         self._handing: set[asyncio.Task[None]] = set()
         """The tasks that hand over their responses."""
-        self._starting: list[ResponseRun] = []
+        self._starting: list[ResponseAnswer] = []
         """Those whose record is being stored."""
         self._writers: dict[str, LogWriter] = {}
         self._orphans = Orphans(
@@ -91,7 +91,7 @@ class BackgroundRuns:
     @property
     def queued(self) -> int:
         """Number of responses of this process that wait for the engine."""
-        return sum(each.run.response.status == "queued" for each in self._running.values())
+        return sum(each.run.output.response.status == "queued" for each in self._running.values())
 
     @property
     def running(self) -> int:
@@ -131,13 +131,13 @@ class BackgroundRuns:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def start(self, run: ResponseRun) -> StoredResponse:
+    async def start(self, run: ResponseAnswer) -> StoredResponse:
         """Store a prepared run as queued and run it independently of its client. Returns the stored record.
 
         Raises `RateLimited` if the owner has too many queued or running responses, which a store never evicts.
         """
-        run.response.status = "queued"
-        record = run.record()
+        run.output.response.status = "queued"
+        record = run.output.record()
         try:
             self._check_room(run)
             self._starting.append(run)
@@ -156,27 +156,31 @@ class BackgroundRuns:
         self._begin(run)
         return record
 
-    def _check_room(self, run: ResponseRun) -> None:
+    def _check_room(self, run: ResponseAnswer) -> None:
         runs = [*self._starting, *(running.run for running in self._running.values())]
-        plans = [each.plan for each in runs]
-        held = sum(plan.settings.size for plan in plans if plan.owner == run.plan.owner)
-        if self._max_bytes is not None and held and held + run.plan.settings.size > self._max_bytes:
+        plans = [each.output.plan for each in runs]
+        held = sum(plan.settings.size for plan in plans if plan.owner == run.output.plan.owner)
+        if (
+            self._max_bytes is not None
+            and held
+            and held + run.output.plan.settings.size > self._max_bytes
+        ):
             raise RateLimited(
                 f"Your background responses that wait or run have requests of {held} bytes; with this one it would be more "
                 f"than this server's limit of {self._max_bytes}. Wait until some have ended, or cancel some."
             )
 
-    def _begin(self, run: ResponseRun, stored: int = 0) -> None:
+    def _begin(self, run: ResponseAnswer, stored: int = 0) -> None:
         live = LiveLog()
         # For whom it runs, also where it was taken over, which no request has asked for.
         with nullcontext() if run.scope.caller is None else called_by(run.scope.caller):
             task = asyncio.create_task(self._run(run, live, stored))
-        self._running[run.response.id] = _Running(run, task, live)
+        self._running[run.output.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:
         """The live log of a streamed response that this process runs."""
         running = self._running.get(response_id)
-        return running.live if running is not None and running.run.plan.stream else None
+        return running.live if running is not None and running.run.output.plan.stream else None
 
     async def cancel(self, record: StoredResponse) -> StoredResponse:
         """Cancel a background response, whichever process runs it. A finished response is returned unchanged."""
@@ -203,20 +207,21 @@ class BackgroundRuns:
             running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
 
-    async def _run(self, run: ResponseRun, live: LiveLog, stored: int) -> None:
+    async def _run(self, run: ResponseAnswer, live: LiveLog, stored: int) -> None:
         """Run to the end. The lease is released if everything was stored; otherwise it expires, and another process
         ends the response."""
-        response_id = run.response.id
-        stats = background_request(run.scope.stats, new_id("req_"), run.plan.owner)
+        response_id = run.output.response.id
+        stats = background_request(run.scope.stats, new_id("req_"), run.output.plan.owner)
         stats.enter()
         try:
-            if run.plan.stream:
+            if run.output.plan.stream:
                 writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
-                run.count_events = lambda: writer.made
-                await run.run(writer.write)
+                run.output.storage.count_events = lambda: writer.made
+                if end := await run.run(writer.write):
+                    await writer.write(end)
             else:
                 await run.run(_drop)
-            if run.handed_over:
+            if run.output.handed_over:
                 handing = asyncio.current_task()
                 assert handing is not None
                 self._handing.add(handing)
@@ -227,7 +232,7 @@ class BackgroundRuns:
         except StoreUnavailable as error:
             logger.warning(
                 "background response %s (%s): the store is unavailable: %s If its end is not stored, another process ends it.",
-                response_id, run.response.status, error.message,
+                response_id, run.output.response.status, error.message,
             )  # fmt: skip
         except Exception:
             # This task is not awaited, so exceptions must be logged here.
@@ -245,17 +250,20 @@ class BackgroundRuns:
         self._stopping = True
         if self._store.lasting:
             for each in tuple(self._running.values()):
-                if each.run.response.status == "queued" and each.run.plan.kept_body is not None:
+                if (
+                    each.run.output.response.status == "queued"
+                    and each.run.output.plan.kept_body is not None
+                ):
                     each.run.scope.stop(error)
 
     async def _find_orphans(self) -> None:
         if not self._stopping:
             await self._orphans.find()
 
-    async def _hand_over(self, run: ResponseRun) -> None:
+    async def _hand_over(self, run: ResponseAnswer) -> None:
         """Store a response that this process does not run to its end as queued, with its request, and end its lease."""
-        self._running.pop(run.response.id, None)  # its lease is renewed no more
-        record = run.storage.queued_again(run.plan)
+        self._running.pop(run.output.response.id, None)  # its lease is renewed no more
+        record = run.output.storage.queued_again(run.output.plan)
         before = record.attempt - 1
         if await self._store.advance(record, expected=UNFINISHED, attempt=before):
             logger.info("response %s is handed over: it is run again", record.id)

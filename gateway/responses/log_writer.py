@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Sequence
 from gateway.errors import StoreUnavailable
 from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import BufferedAppends, ResponseStore
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.live_log import LiveLog
-from gateway.responses.run import ResponseRun
 from gateway.wire.common import ENCODER
 from gateway.wire.event_frames import SseEncoder
 from gateway.wire.events import ENDS, Event
@@ -43,14 +43,16 @@ class LogWriter:
         "_waiting",
     )  # fmt: skip
 
-    def __init__(self, store: ResponseStore, run: ResponseRun, live: LiveLog, stored: int) -> None:
+    def __init__(
+        self, store: ResponseStore, run: ResponseAnswer, live: LiveLog, stored: int
+    ) -> None:
         """`stored`: number of events that the log already has."""
         self._store = store
         self._run = run
-        self._response_id = run.response.id
-        self._attempt = run.storage.attempt
+        self._response_id = run.output.response.id
+        self._attempt = run.output.storage.attempt
         self._append = (
-            store.open_log(self._response_id, self._on_outcome, attempt=run.storage.attempt)
+            store.open_log(self._response_id, self._on_outcome, attempt=run.output.storage.attempt)
             if isinstance(store, BufferedAppends)
             else None
         )
@@ -122,7 +124,7 @@ class LogWriter:
             self._stored = 0
         if self._unconfirmed:
             first, encoded = await self._missing_events(encoded, last)
-        if self._attempt != self._run.storage.attempt:
+        if self._attempt != self._run.output.storage.attempt:
             self._append = None
         if self._append is None:
             await self._write_unbuffered(first, encoded, last)
@@ -143,7 +145,7 @@ class LogWriter:
         """Write to a store without buffered appends."""
         self._unconfirmed, self._unconfirmed_from = encoded, first
         added = await self._store.append_events(
-            self._response_id, encoded, last=last, attempt=self._run.storage.attempt
+            self._response_id, encoded, last=last, attempt=self._run.output.storage.attempt
         )
         self._unconfirmed = ()
         if added:

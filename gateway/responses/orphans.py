@@ -12,10 +12,10 @@ import msgspec
 
 from gateway.errors import GatewayError, RateLimited, StoreUnavailable
 from gateway.protocols import UNFINISHED, ConversationBounds, ResponseStore, StoredResponse
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.ending import completed_ending
+from gateway.responses.output import OPENING
 from gateway.responses.recovery import closing_events
-from gateway.responses.run import ResponseRun
-from gateway.responses.work import OPENING
 from gateway.stall_watch import StallWatch
 from gateway.wire.response import ResponseError, snapshot
 
@@ -43,8 +43,8 @@ class Orphans:
         lease_seconds: float,
         stall_seconds: float,
         owned: Container[str],
-        start: Callable[[ResponseRun, int], None],
-        recreate_run: Callable[[StoredResponse], Awaitable[ResponseRun]] | None,
+        start: Callable[[ResponseAnswer, int], None],
+        recreate_run: Callable[[StoredResponse], Awaitable[ResponseAnswer]] | None,
         conversation_bounds: Callable[[], ConversationBounds | None],
     ) -> None:
         """`holder` is this process, which holds the leases of the responses `owned`. `stall_seconds`: a longer time between
@@ -126,12 +126,12 @@ class Orphans:
         except GatewayError as error:
             logger.warning("response %s cannot be run again: %s", record.id, error.message)
             return False
-        if began and run.plan.toolset.bound_tools:
+        if began and run.output.plan.toolset.bound_tools:
             run.scope.abandon()  # its tools may have been called
             return False
-        run.storage.attempt = record.attempt + 1
-        run.response.status = "queued"
-        claimed = run.record()
+        run.output.storage.attempt = record.attempt + 1
+        run.output.response.status = "queued"
+        claimed = run.output.record()
         try:
             # Compare-and-set: an owner that is slow, not dead, may have started it since and called tools.
             mine = await self._store.advance(

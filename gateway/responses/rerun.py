@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gateway.protocols import StoredResponse
+from gateway.responses.answer import ResponseAnswer, prepare_response
 from gateway.responses.plan import Plan
-from gateway.responses.routed import prepare_run
-from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import Caller, called_by
 from gateway.runtime.services import Services
 from gateway.wire.request import decode_response_request
@@ -19,14 +18,14 @@ def keep_body(plan: Plan, body: bytes, services: Services) -> None:
         plan.body = body if services.config.server.rerun_lost else None
 
 
-async def recreate_run(record: StoredResponse, services: Services) -> ResponseRun:
-    """A prepared run for the stored response, with the same id. Raises `GatewayError` if it cannot be run here, also because its
+async def recreate_run(record: StoredResponse, services: Services) -> ResponseAnswer:
+    """A prepared answer for the stored response, with the same id. Raises `GatewayError` if it cannot be run here, also because its
     owner's key was revoked or has expired. An authenticator cannot be asked again without the request."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
     with called_by(Caller(services.authenticator.owner(record.owner))):
-        run = await prepare_run(
+        run = await prepare_response(
             request, services, size=len(record.request), owner=record.owner, stored=record
         )
-    keep_body(run.plan, record.request, services)
+    keep_body(run.output.plan, record.request, services)
     return run

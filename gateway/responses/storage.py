@@ -1,9 +1,11 @@
-"""Storing the response of a run: as it waits, as it begins, and as it ends."""
+"""Storing a response: as it waits, as it begins, and as it ends."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from gateway.assembly.assembler import ResponseAssembler
 from gateway.errors import ConversationFull, GatewayError, StoreUnavailable
 from gateway.loop.run_scope import RunScope
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
@@ -15,15 +17,14 @@ from gateway.responses.ending import (
     goes_into_conversation,
 )
 from gateway.responses.plan import Plan
-from gateway.responses.work import ResponseWork
 from gateway.runtime.services import Services
 from gateway.wire.response import snapshot
 
 logger = logging.getLogger("gateway.responses.storage")
 
 
-class RunStorage:
-    """What the store keeps of one run, whichever model makes its response."""
+class ResponseStorage:
+    """What the store keeps of one response, whichever model makes it."""
 
     def __init__(self, services: Services, scope: RunScope) -> None:
         self.attempt = 0
@@ -32,10 +33,11 @@ class RunStorage:
         self._scope = scope
         self._lost = False
         """Whether another process has ended the response, or runs it, since it was queued."""
+        self.count_events: Callable[[], int] = lambda: 0
+        """The number of events of a background response that clients may have seen."""
 
-    def record(self, work: ResponseWork) -> StoredResponse:
+    def record(self, plan: Plan, assembler: ResponseAssembler) -> StoredResponse:
         """The response as it is now, as it is stored."""
-        plan = work.plan
         return StoredResponse(
             response=snapshot(plan.response),
             input=plan.input,
@@ -46,7 +48,7 @@ class RunStorage:
             # A finished response is not run again, and its input is among its items.
             request=plan.body if plan.response.status in UNFINISHED else None,
             attempt=self.attempt,
-            results=dict(work.assembler.items.results),
+            results=dict(assembler.items.results),
         )
 
     def queued_again(self, plan: Plan) -> StoredResponse:
@@ -66,21 +68,21 @@ class RunStorage:
             attempt=self.attempt + 1,
         )
 
-    async def begin(self, work: ResponseWork) -> bool:
-        """Store that a queued response is in progress. Returns False if another process has ended it, or runs it."""
+    async def begin(self, record: StoredResponse) -> bool:
+        """Store that a queued response is in progress, by its `record`. Returns False if another process has ended it, or runs it."""
         store = self._services.store
         if store is None:
             return True
-        self._lost = not await store.advance(self.record(work), expected={"queued"})
+        self._lost = not await store.advance(record, expected={"queued"})
         return not self._lost
 
-    async def end(self, work: ResponseWork) -> bool:
+    async def end(self, plan: Plan, assembler: ResponseAssembler) -> bool:
         """Store the response before its terminal event is sent. Returns False if another process has ended it already.
 
         A foreground response that cannot be stored fails: a completed response is always stored. Raises `StoreUnavailable`
         for a background response, which another process ends when its lease expires.
         """
-        store, plan = self._services.store, work.plan
+        store = self._services.store
         if self._lost:
             return False
         if store is None or not plan.store:
@@ -88,17 +90,17 @@ class RunStorage:
         began, failed, done = clock(), True, True
         try:
             if plan.background:
-                done = await self._end_in_background(store, work)
+                done = await self._end_in_background(store, plan, assembler)
             else:
                 # First: where the conversation cannot keep it, the response is stored as the failure that it is then.
-                await self._keep_in_conversation(store, work)
-                await store.put(self.record(work))
+                await self._keep_in_conversation(store, plan, assembler)
+                await store.put(self.record(plan, assembler))
             failed = False
         except StoreUnavailable as error:
             if plan.background:
                 raise
             logger.warning("response %s could not be stored: %s", plan.response.id, error.message)
-            self._fail(work, error, f"Not stored: {error.message}")
+            self._fail(assembler, error, f"Not stored: {error.message}")
         finally:
             ended = clock()
             self._services.metrics.stored(ended - began, failed=failed)
@@ -106,33 +108,37 @@ class RunStorage:
                 span.record("store", began, ended)
         return done
 
-    async def _end_in_background(self, store: ResponseStore, work: ResponseWork) -> bool:
+    async def _end_in_background(
+        self, store: ResponseStore, plan: Plan, assembler: ResponseAssembler
+    ) -> bool:
         """Store the end of a background response. Returns False if another process has ended it.
 
         A client may continue the conversation as soon as the response has ended, so the items are added before that. The
         ending is stored first, so that no other process can end the response differently, and another process can complete it
         if this one dies.
         """
-        record = self.record(work)
+        record = self.record(plan, assembler)
         if goes_into_conversation(record):
             ending = as_ending(record)
             if not await store.advance(ending, expected=UNFINISHED, attempt=self.attempt):
                 return False
             self.attempt = ending.attempt
-            await self._keep_in_conversation(store, work)
-        return await store.advance(self.record(work), expected=UNFINISHED)
+            await self._keep_in_conversation(store, plan, assembler)
+        return await store.advance(self.record(plan, assembler), expected=UNFINISHED)
 
-    async def _keep_in_conversation(self, store: ResponseStore, work: ResponseWork) -> None:
+    async def _keep_in_conversation(
+        self, store: ResponseStore, plan: Plan, assembler: ResponseAssembler
+    ) -> None:
         """Add the response to its conversation. One that is too large for it has failed."""
         try:
             kept = await add_to_conversation(
-                store, self.record(work), self._services.conversation_bounds
+                store, self.record(plan, assembler), self._services.conversation_bounds
             )
-            work.plan.input = kept.input
+            plan.input = kept.input
         except ConversationFull as error:
-            self._fail(work, error, error.message)
+            self._fail(assembler, error, error.message)
 
-    def _fail(self, work: ResponseWork, error: GatewayError, message: str) -> None:
+    def _fail(self, assembler: ResponseAssembler, error: GatewayError, message: str) -> None:
         """Make a response that has ended well a failed one."""
         self._scope.error = error
-        work.assembler.mark_failed(failure_code(error), message)
+        assembler.mark_failed(failure_code(error), message)

@@ -1,55 +1,24 @@
-"""The turns of a response: its writer, the calls that were approved, and compaction between generations."""
+"""The turns of a response: the calls that were approved, and compaction between generations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TypeAlias
 
 from gateway.assembly.assembler import ResponseAssembler
-from gateway.assembly.item_builders import EventList, ServerCallBuilder
-from gateway.deltas import Delta
+from gateway.assembly.item_builders import EventList
 from gateway.loop.generation import Generation
 from gateway.loop.generator import Generator
 from gateway.loop.turns import TurnLoop
 from gateway.loop.writers import Sink
-from gateway.protocols import FinishReason, ToolResult, Turn
+from gateway.protocols import Turn
 from gateway.responses.context_management import Compactor
 from gateway.tools.approved import ApprovedCall
 from gateway.tools.calls import ToolCalls
-from gateway.wire.events import Event
 from gateway.wire.items import Compaction, Item
 
-EventSink: TypeAlias = Sink[Sequence[Event]]
 
-
-class ResponseWriter:
-    """Writes a response's output as events. Implements `TurnWriter` and `CallProgressWriter` of
-    `gateway.loop.writers`."""
-
-    __slots__ = ("_assembler",)
-
-    def __init__(self, assembler: ResponseAssembler) -> None:
-        self._assembler = assembler
-
-    def feed(self, deltas: Sequence[Delta]) -> EventList:
-        return self._assembler.feed(deltas)
-
-    def end(self, held: Sequence[Delta], reason: FinishReason) -> EventList:
-        ended = self._assembler.end_generation
-        return [*self._assembler.feed(held), *ended(reason)] if held else ended(reason)
-
-    def running(self, calls: Sequence[ServerCallBuilder]) -> EventList:
-        return [event for call in calls for event in self._assembler.call_running(call)]
-
-    def progressed(self, call: ServerCallBuilder) -> EventList:
-        return self._assembler.call_progressed(call)
-
-    def called(self, call: ServerCallBuilder, result: ToolResult) -> EventList:
-        return self._assembler.call_finished(call, result)
-
-
-class ResponseTurns(TurnLoop[Sequence[Event]]):
+class ResponseTurns(TurnLoop[EventList]):
     """The generations of one response."""
 
     def __init__(
@@ -57,10 +26,9 @@ class ResponseTurns(TurnLoop[Sequence[Event]]):
         generator: Generator,
         assembler: ResponseAssembler,
         calls: ToolCalls,
-        writer: ResponseWriter,
         compactor: Compactor | None,
     ) -> None:
-        super().__init__(generator, assembler.items, calls, writer, progress=writer)
+        super().__init__(generator, assembler.items, calls, assembler, progress=assembler)
         self._assembler = assembler
         self._compactor = compactor
         self._compacted: Sequence[Item] | None = None
@@ -69,10 +37,10 @@ class ResponseTurns(TurnLoop[Sequence[Event]]):
     async def run_all(
         self,
         first: Generation,
-        sink: EventSink,
+        sink: Sink[EventList],
         sessions: AsyncExitStack,
         approved: Sequence[ApprovedCall],
-    ) -> Sequence[Event] | None:
+    ) -> EventList | None:
         """Like `run`, but `approved` calls are run first; their results are part of the first prompt."""
         if not approved:
             return await self.run(first, sink, sessions)
@@ -83,7 +51,7 @@ class ResponseTurns(TurnLoop[Sequence[Event]]):
         following = await self._prepare(turn, sink)
         return await self._run_turns(following, first.turn, sink, sessions)
 
-    async def _prepare(self, turn: Turn, sink: EventSink) -> Generation:
+    async def _prepare(self, turn: Turn, sink: Sink[EventList]) -> Generation:
         compactor = self._compactor
         if compactor is None:
             return await super()._prepare(turn, sink)

@@ -8,54 +8,51 @@ from typing import Any
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from gateway.errors import GatewayError
-from gateway.loop.api_run import ApiRun
+from gateway.loop.api_output import ApiAnswer
 from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import Reply
 from gateway.routes.answers import PlainAnswer, answered_by
 from gateway.routes.body_slices import send_body
 from gateway.routes.stream_body import StreamBody
-from gateway.routes.streaming import StreamedAnswer
+from gateway.routes.streaming import ByteStream
 
 
-class ApiStream(StreamedAnswer):
-    """A run's bytes as they come. What fails before the first of them is raised; later the writer tells it."""
+class ApiStream(ByteStream):
+    """An answer's bytes as they come. What fails before the first of them is raised; later the writer tells it."""
 
     def __init__(
         self,
-        run: ApiRun,
+        answer: ApiAnswer,
         *,
         headers: Mapping[str, str],
         content_type: str,
         idle_seconds: float | None,
     ) -> None:
         super().__init__(
-            run.scope,
-            run.services,
+            answer,
             headers=stream_headers(headers, content_type),
             idle_seconds=idle_seconds or 0.0,
         )
-        self._run = run
+        self._api_answer = answer
 
-    def model(self) -> str:
-        return self._run.model.name
-
-    async def make(self, body: StreamBody) -> bytes:
-        rest = await self._run.run(body.write)
-        self._run.scope.raise_error()
-        return rest
-
-    def fail(self, error: GatewayError) -> bytes:
-        return self._run.writer.fail(error)
+    async def make(self, body: StreamBody) -> bytes | None:
+        await self._api_answer.prepare_alone()
+        return await self._api_answer.run(body.write)
 
     def refuse(self, error: GatewayError) -> ASGIApp:
         return _raised(error)
 
+    def fail(self, error: GatewayError) -> bytes:
+        return super().fail(error) + self._api_answer.output.writer.fail(error)
+
     def keep_alive(self) -> bytes:
-        return self._run.writer.idle()
+        return self._api_answer.output.writer.idle()
 
 
-def plain_api_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: str) -> PlainAnswer:
-    """All of a run's bytes as one body; what fails is raised."""
+def plain_api_answer(
+    answer: ApiAnswer, *, headers: Mapping[str, str], content_type: str
+) -> PlainAnswer:
+    """All of an answer's bytes as one body; what fails is raised."""
 
     async def make() -> ASGIApp:
         parts: list[bytes] = []
@@ -64,13 +61,15 @@ def plain_api_answer(run: ApiRun, *, headers: Mapping[str, str], content_type: s
             parts.append(part)
             return ACCEPTED
 
-        parts.append(await run.run(keep))
-        run.scope.raise_error()
-        name, model = answered_by(run.model.name)
+        await answer.prepare_alone()
+        end = await answer.run(keep)
+        answer.scope.raise_error()
+        parts.append(end or b"")
+        name, model = answered_by(answer.model.name)
         shown = {**headers, name.decode(): model.decode()}
         return ReplyAnswer(Reply(body=b"".join(parts), headers=shown, content_type=content_type))
 
-    return PlainAnswer(run.scope, make, refuse=_raised)
+    return PlainAnswer(answer.scope, make, refuse=_raised)
 
 
 def _raised(error: GatewayError) -> ASGIApp:

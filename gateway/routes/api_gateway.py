@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.loop.api_run import ApiRun, PreparedGeneration
+from gateway.loop.api_output import ApiAnswer as RunningAnswer
+from gateway.loop.api_output import PreparedGeneration, api_answer
 from gateway.loop.api_tools import api_toolset, asks_for_tools
 from gateway.loop.attempts import Attempts, Hold
 from gateway.loop.error_params import ApiParams, tool_params
@@ -101,15 +102,15 @@ class ApiAnswer:
     ) -> AsgiApp:
         return plain_api_answer(self._run(writer), headers=headers, content_type=content_type)
 
-    def _run(self, writer: AnswerWriter | NewWriter) -> ApiRun:
+    def _run(self, writer: AnswerWriter | NewWriter) -> RunningAnswer:
         def new_writer(prepared: PreparedGeneration) -> AnswerWriter:
             self._prepared = prepared
             return writer() if callable(writer) else writer
 
         # A writer that has begun cannot begin anew for another model.
         attempts = self._attempts if callable(writer) else None
-        return ApiRun(
-            self._request, self._services, self._prepared, attempts, new_writer, api=self._api
+        return api_answer(
+            self._request, self._prepared, self._services, attempts, new_writer, api=self._api
         )
 
 

@@ -7,13 +7,15 @@ from functools import partial
 from litestar import post
 from litestar.types import ASGIApp
 
-from gateway.chat.plan import make_chat_plan
-from gateway.chat.run import ChatRun, PreparedChat, prepare_chat
+from gateway.chat.output import chat_answer
+from gateway.chat.plan import ChatPlan, make_chat_plan
+from gateway.loop.chunks import failed_chunk
 from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, failed, plain_choices
+from gateway.routes.choices import plain_choices
 from gateway.routes.early_start import started_early
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.streaming import ByteStream
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.wire.chat import decode_chat_request
@@ -30,8 +32,8 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
     headers = trace_headers(request)
     note_unknown(request, services, "/v1/chat/completions", decoded.unknown)
 
-    async def prepare(model: str | None) -> PreparedChat:
-        plan = await make_chat_plan(
+    async def plan(model: str | None) -> ChatPlan:
+        return await make_chat_plan(
             decoded,
             services,
             size=len(body),
@@ -39,14 +41,16 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
             trace_headers=headers,
             model_name=model,
         )
-        return await prepare_chat(plan, services)
 
     async def answer() -> ASGIApp:
         attempts = await attempts_of(
-            request, services, decoded.model, prepare, api="chat", owner=owner, size=len(body)
+            request, services, decoded.model, plan, api="chat", owner=owner, size=len(body)
         )
         async with attempts:
-            run = ChatRun(await attempts.begin(), services, attempts)
-        return ChunkStream(run) if decoded.stream else plain_choices(run)
+            made = chat_answer(await attempts.begin(), services, attempts)
+            await made.prepare()
+        return ByteStream(made) if decoded.stream else plain_choices(made)
 
-    return await (started_early(request, answer(), fail=failed) if decoded.stream else answer())
+    if not decoded.stream:
+        return await answer()
+    return await started_early(request, answer(), fail=failed_chunk)

@@ -7,13 +7,15 @@ from functools import partial
 from litestar import post
 from litestar.types import ASGIApp
 
+from gateway.completions.output import completion_answer
 from gateway.completions.plan import PreparedCompletion, prepare_completion
-from gateway.completions.run import CompletionRun
+from gateway.loop.chunks import failed_chunk
 from gateway.routes.attempts import attempts_of
 from gateway.routes.body import read_body
-from gateway.routes.choices import ChunkStream, failed, plain_choices
+from gateway.routes.choices import plain_choices
 from gateway.routes.early_start import started_early
 from gateway.routes.state import HttpRequest, owner_of, services_of
+from gateway.routes.streaming import ByteStream
 from gateway.routes.trace import take_rank, trace_headers
 from gateway.routes.unknown import note_unknown
 from gateway.wire.completions import decode_completion_request
@@ -51,7 +53,10 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
             size=len(body),
         )
         async with attempts:
-            run = CompletionRun(decoded, services, await attempts.begin(), attempts)
-        return ChunkStream(run) if decoded.stream else plain_choices(run)
+            made = completion_answer(decoded, await attempts.begin(), services, attempts)
+            await made.prepare()
+        return ByteStream(made) if decoded.stream else plain_choices(made)
 
-    return await (started_early(request, answer(), fail=failed) if decoded.stream else answer())
+    if not decoded.stream:
+        return await answer()
+    return await started_early(request, answer(), fail=failed_chunk)

@@ -11,8 +11,8 @@ from litestar.types import ASGIApp
 from gateway.errors import GatewayError, StoreUnavailable
 from gateway.loop.sinks import ACCEPTED
 from gateway.protocols import UNFINISHED, StoredResponse
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.live_log import LiveLog
-from gateway.responses.run import ResponseRun
 from gateway.routes.answers import PlainAnswer, json_answer
 from gateway.routes.stream_body import StreamBody
 from gateway.routes.streaming import StreamedAnswer
@@ -127,14 +127,15 @@ class LogStream(StreamedAnswer):
 
 
 def final_response(
-    run: ResponseRun, *, shown: Callable[[Response], object] | None = None
+    run: ResponseAnswer, *, shown: Callable[[Response], object] | None = None
 ) -> PlainAnswer:
     """The final response of `run` as one JSON body. `shown` makes the body of the response, where that is not the
     response itself; it may raise `GatewayError`."""
 
     async def make() -> ASGIApp:
-        response = await run.run(_discard)
+        await run.run(_discard)
         run.scope.raise_error()
+        response = run.output.response
         return json_answer(response if shown is None else shown(response), model=run.model.name)
 
     return PlainAnswer(run.scope, make)

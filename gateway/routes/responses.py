@@ -15,12 +15,11 @@ from gateway.errors import InvalidRequest, NotFound, Unsupported
 from gateway.loop.media import part_resolver, prompt_length
 from gateway.loop.rendering import render_parts
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse, TokensPrompt
+from gateway.responses.answer import prepare_response, response_answer
 from gateway.responses.compaction import compacted, plan_compaction
 from gateway.responses.failed_start import failed_start
-from gateway.responses.plan import make_plan
+from gateway.responses.plan import Plan, make_plan
 from gateway.responses.rerun import keep_body
-from gateway.responses.routed import prepare_run
-from gateway.responses.run import ResponseRun
 from gateway.routes.answers import json_answer
 from gateway.routes.body import read_body
 from gateway.routes.counted import counted, counts, preparing
@@ -54,21 +53,21 @@ async def create_response(request: HttpRequest) -> ASGIApp:
     headers = trace_headers(request)
     note_unknown(request, services, "/v1/responses", decoded.unknown)
 
-    def keep(run: ResponseRun) -> None:
-        keep_body(run.plan, body, services)
+    def keep(plan: Plan) -> None:
+        keep_body(plan, body, services)
 
     async def answer() -> ASGIApp:
-        run = await prepare_run(
+        run = await prepare_response(
             decoded,
             services,
             size=len(body),
             owner=owner,
             trace_headers=headers,
             quiet=not (decoded.stream or decoded.background),
-            prepare=keep if decoded.background else None,
+            keep=keep if decoded.background else None,
             hold_first=partial(loaded, request),
         )
-        plan = run.plan
+        plan = run.output.plan
         if not plan.background:
             return EventStream(run) if plan.stream else final_response(run)
         assert services.background is not None, (
@@ -220,7 +219,7 @@ async def compact_response(request: HttpRequest) -> ASGIApp:
     with preparing(services):
         async with loaded(request, decoded.model):
             plan = await plan_compaction(decoded, services, size=len(body), owner=owner_of(request))
-            run = ResponseRun(plan, services, quiet=True)
+            run = response_answer(plan, services, quiet=True)
             await run.prepare()
     return final_response(run, shown=compacted(plan, services))
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, ClassVar, Generic
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from gateway.assembly.item_builders import EventList
 from gateway.errors import GatewayError
 from gateway.http_server.client_connection import chunked_connection
+from gateway.loop.answer import Answer
 from gateway.loop.run_scope import RunScope
 from gateway.loop.sinks import ACCEPTED, MAX_HELD_SECONDS
-from gateway.responses.run import ResponseRun
+from gateway.loop.writers import OutT, Sink
+from gateway.responses.answer import ResponseAnswer
 from gateway.routes.answers import SSE_HEADERS, WhileConnected, answered_by, direct, error_answer
 from gateway.routes.body_slices import SLICE
 from gateway.routes.stream_body import StreamBody
 from gateway.runtime.services import Services
 from gateway.wire.event_frames import SSE_DONE, SseEncoder
-from gateway.wire.events import TERMINAL, Event
+from gateway.wire.events import Event
 
 SSE_COMMENT = b": keep-alive\n\n"
 """A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
@@ -85,8 +88,14 @@ class StreamedAnswer(ABC):
         self._begins_silent = True
 
     @abstractmethod
-    async def make(self, body: StreamBody) -> bytes:
-        """Make the answer, writing to `body` what is ready; returns the last bytes. Raises `GatewayError`."""
+    def make(self, body: StreamBody) -> Coroutine[Any, Any, Any]:
+        """Make the answer, writing to `body` what is ready. Returns what is left of it, for `last`. Raises `GatewayError`."""
+
+    def last(self, rest: Any) -> bytes:
+        """The last bytes of the answer. `rest` is what `make` has returned. May raise `GatewayError`, which is then as if `make` had
+        raised it."""
+        last: bytes = rest
+        return last
 
     def fail(self, error: GatewayError) -> bytes:
         """The last bytes of an answer that failed when it had begun. By default it has none: the connection breaks."""
@@ -109,7 +118,8 @@ class StreamedAnswer(ABC):
             with WhileConnected(scope, receive):
                 try:
                     work = self.make(body)
-                    last = await (asyncio.create_task(work) if self.is_resumed_often else work)
+                    rest = await (asyncio.create_task(work) if self.is_resumed_often else work)
+                    last = self.last(rest)
                 except GatewayError as error:
                     if not await body.has_begun():
                         await self.refuse(error)(scope, receive, send)
@@ -128,58 +138,98 @@ class StreamedAnswer(ABC):
         return sign
 
 
-class EventStream(StreamedAnswer):
-    """The events of a response as server-sent events, ended by `[DONE]`. A failure of the run is an event too."""
+class AnswerStream(StreamedAnswer, Generic[OutT]):
+    """An answer as it is made. Its end tells what fails when something was sent."""
 
-    def __init__(self, run: ResponseRun) -> None:
-        super().__init__(run.scope, run.services)
-        self._run = run
+    def __init__(
+        self,
+        answer: Answer[Any, OutT, Any],
+        *,
+        headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
+        idle_seconds: float | None = None,
+    ) -> None:
+        super().__init__(answer.scope, answer.services, headers=headers, idle_seconds=idle_seconds)
+        self._answer = answer
+        self._rest: OutT | None = None
+        """The end of the answer, if it has failed."""
 
     def model(self) -> str:
-        return self._run.model.name
+        return self._answer.model.name
 
     def may_change(self) -> bool:
-        return self._run.may_change
+        return self._answer.may_change
 
     def keep_alive(self) -> bytes:
-        self._run.head_sent = True
+        self._answer.head_sent = True
         return SSE_COMMENT
 
     def begin_silent(self) -> None:
-        self._run.head_sent = True
+        super().begin_silent()
+        self._answer.head_sent = True
 
-    async def make(self, body: StreamBody) -> bytes:
-        events = _EventWriter(body)
-        await self._run.run(events.write)
-        if self._run.refused:
-            self._run.scope.raise_error()
-        return events.last
+    def make(self, body: StreamBody) -> Coroutine[Any, Any, OutT | None]:
+        return self._answer.run(self.sink(body))
+
+    def last(self, rest: OutT | None) -> bytes:
+        if (error := self._answer.scope.error) is not None:
+            self._rest = rest
+            raise error
+        return self.encode(rest)
+
+    def fail(self, error: GatewayError) -> bytes:
+        return self.encode(self._rest)
+
+    @abstractmethod
+    def sink(self, body: StreamBody) -> Sink[OutT]:
+        """What takes the answer as it is made."""
+
+    @abstractmethod
+    def encode(self, rest: OutT | None) -> bytes:
+        """The end of the answer as it is sent."""
+
+
+class EventStream(AnswerStream[EventList]):
+    """The events of a response as server-sent events, ended by `[DONE]`. A failure of the run is an event too."""
+
+    def __init__(self, answer: ResponseAnswer) -> None:
+        super().__init__(answer)
+        self._frame = SseEncoder().frame
+
+    def sink(self, body: StreamBody) -> Sink[EventList]:
+        return _EventWriter(body, self._frame).write
+
+    def encode(self, rest: EventList | None) -> bytes:
+        return b"".join((*map(self._frame, rest or ()), SSE_DONE))
+
+
+class ByteStream(AnswerStream[bytes]):
+    """An answer that is written as it is sent: chunks, or what a plugin's API writes."""
+
+    def sink(self, body: StreamBody) -> Sink[bytes]:
+        return body.write
+
+    def encode(self, rest: bytes | None) -> bytes:
+        return rest or b""
 
 
 class _EventWriter:
-    """Writes a run's events to `body`, but for the last of them, which leave in one write with what ends the stream."""
+    """Writes a response's events to `body`."""
 
-    __slots__ = ("_body", "_frame", "last")
+    __slots__ = ("_body", "_frame")
 
-    def __init__(self, body: StreamBody) -> None:
+    def __init__(self, body: StreamBody, frame: Callable[[Event], bytes]) -> None:
         self._body = body
-        self._frame = SseEncoder().frame
-        self.last = SSE_DONE
+        self._frame = frame
 
-    def write(self, events: Sequence[Event]) -> Awaitable[None]:
-        frame = self._frame
-        if len(events) == 1 and not isinstance(event := events[0], TERMINAL):  # nearly each token
-            part = frame(event)
+    def write(self, events: EventList) -> Awaitable[None]:
+        part = self._frame(events[0])
+        if len(events) == 1:  # nearly each token
             if (write_chunk := self._body.write_chunk) is not None and write_chunk(part):
                 return ACCEPTED
             return self._body.write(part)
-        if isinstance(events[-1], TERMINAL):
-            self.last = b"".join((*map(frame, events), SSE_DONE))
-            return ACCEPTED
-        first = frame(events[0])
-        if len(first) > SLICE:
-            return self._write_each(first, events[1:])
-        return self._body.write(b"".join((first, *map(frame, events[1:]))))
+        if len(part) > SLICE:
+            return self._write_each(part, events[1:])
+        return self._body.write(b"".join((part, *map(self._frame, events[1:]))))
 
     async def _write_each(self, first: bytes, others: Sequence[Event]) -> None:
         """Write large events one after the other. `first` is the frame of the first."""

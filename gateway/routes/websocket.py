@@ -23,7 +23,7 @@ from gateway.errors import (
 )
 from gateway.request_log import log_request
 from gateway.request_stats import RequestStats
-from gateway.responses.routed import prepare_run
+from gateway.responses.answer import prepare_response
 from gateway.routes.answers import JSON, note_error
 from gateway.routes.client_address import CLIENT_ADDRESS
 from gateway.routes.state import identify_sender, services_in
@@ -310,7 +310,7 @@ class _Connection:
                 param="background",
             )
         self._services.unknown_parameters.report("/v1/responses", request.unknown)
-        run = await prepare_run(
+        run = await prepare_response(
             request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
         )
 
@@ -324,16 +324,18 @@ class _Connection:
                     await self._cancellation()
                 unsent.popleft()
 
-        lane.running = run.plan.response.id
+        lane.running = run.output.response.id
         try:
-            response = await run.run(write)
+            end = await run.run(write)
             if run.refused:
                 run.scope.raise_error()
+            if end:
+                await write(end)
         finally:
             lane.running = None
             run.scope.abandon()
         self._bytes.give_back(lane.forget())
-        plan = run.plan
+        plan, response = run.output.plan, run.output.response
         if not plan.store and response.status in ("completed", "incomplete"):
             await self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 

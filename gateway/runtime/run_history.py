@@ -48,9 +48,9 @@ def run_id(stats: RunStats) -> str:
 def listed_run(stats: RunStats, principal: Principal | None) -> ListedRun:
     """A run as it is now."""
     usage = stats.usage
-    firsts = [each.first.at for each in stats.generations if each.first.at]
+    firsts = [each.run.at for each in stats.generations if each.run.at]
     first = stats.first_token or min(firsts, default=0.0)
-    made = stats.output_tokens + sum(each.made() for each in stats.generations)
+    made = stats.output_tokens + sum(each.run.generated for each in stats.generations)
     return ListedRun(
         id=run_id(stats),
         number=stats.number,
@@ -85,7 +85,7 @@ def _state(stats: RunStats) -> RunState:
         return "tool"
     if not stats.generations:
         return "working"
-    return "decoding" if any(each.first.at for each in stats.generations) else "prompt"
+    return "decoding" if any(each.run.at for each in stats.generations) else "prompt"
 
 
 def _phases(stats: RunStats) -> Iterator[Phase]:
@@ -95,7 +95,7 @@ def _phases(stats: RunStats) -> Iterator[Phase]:
         yield Phase("queue", "", stats.queued, stats.admitted or now)
     yield from stats.phases or ()
     for generation in stats.generations:
-        first = generation.first.at
+        first = generation.run.at
         yield Phase("prompt", "", generation.began, first or now)
         if first:
             yield Phase("decoding", "", first, now)

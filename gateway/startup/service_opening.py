@@ -13,9 +13,9 @@ from gateway.media.file_reader import FileReader
 from gateway.metrics import Metrics
 from gateway.plugins import PluginSet
 from gateway.protocols import LimitCounters, ResponseStore, StoredResponse, UsageCounters
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
-from gateway.responses.run import ResponseRun
 from gateway.runtime.access import Authenticator, check_access, principal_of
 from gateway.runtime.keys import WatchedKeysFile
 from gateway.runtime.limiter import Limiter
@@ -105,7 +105,7 @@ async def open_services(
     )
     slots = await open_models(config, selection, metrics, lambda: authenticator.several, use, stack)
 
-    async def _recreate_run(record: StoredResponse) -> ResponseRun:
+    async def _recreate_run(record: StoredResponse) -> ResponseAnswer:
         return await recreate_run(record, services)
 
     if store is not None:

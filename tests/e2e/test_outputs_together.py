@@ -96,4 +96,4 @@ def test_what_was_made_until_the_client_left_is_kept(gateway: RunningGateway, se
 
 def made(run: Run) -> int:
     """The number of tokens that a run has made so far."""
-    return sum(each.made() for each in run.stats.generations)
+    return sum(each.run.generated for each in run.stats.generations)

@@ -23,9 +23,9 @@ import pytest
 from gateway.config import Config, ModelConfig
 from gateway.plugins import load_plugins
 from gateway.protocols import StoredResponse
+from gateway.responses.answer import ResponseAnswer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.rerun import recreate_run
-from gateway.responses.run import ResponseRun
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
 from gateway_testing.free_ports import free_port
@@ -137,7 +137,7 @@ async def test_what_a_slow_owner_has_begun_since_is_not_run_again() -> None:
         assert store is not None
         taken = asyncio.Event()
 
-        async def made(found: StoredResponse) -> ResponseRun:
+        async def made(found: StoredResponse) -> ResponseAnswer:
             run = await recreate_run(found, services)
             begun = msgspec.structs.replace(found.response, status="in_progress")
             slow = msgspec.structs.replace(found, response=begun)

@@ -76,7 +76,7 @@ async def ask(
 def live_tokens(gateway: RunningGateway) -> int:
     """How many tokens the running generations have, as an administrator sees it."""
     running = [each for run in tuple(gateway.services.runs) for each in run.stats.generations]
-    return sum(each.made() for each in running)
+    return sum(each.run.generated for each in running)
 
 
 HEADERS = {"authorization": "Bearer sk-ada", "anthropic-version": "2023-06-01"}

@@ -29,7 +29,7 @@ def told(made: ResponseAssembler, deltas: list[Any]) -> tuple[list[dict[str, Any
     events = made.start()
     for delta in deltas:
         events += made.feed([delta])
-    events += made.end_generation("stop")
+    events += made.end((), "stop")
     events += made.finish(None)
     events.append(made.terminal())
     plain = [msgspec.json.decode(encode(event)) for event in events]

@@ -95,10 +95,10 @@ def play(
     points = sorted({min(i, len(deltas)) for i in cut} | {0, len(deltas)})
     for a, b in itertools.pairwise(points):
         out += made.feed(deltas[a:b])
-    out += made.end_generation("length" if ending == "length" else "stop")
+    out += made.end((), "length" if ending == "length" else "stop")
     for call in made.items.pending_calls[:answered]:
-        out += made.call_running(call)
-        out += made.call_finished(call, ToolResult(text="ok", failed=answered % 2 == 0))
+        out += made.running([call])
+        out += made.called(call, ToolResult(text="ok", failed=answered % 2 == 0))
     match ending:
         case "fail":
             out += made.fail("server_error", "broken", USAGE)
@@ -169,7 +169,7 @@ def test_the_finished_item_is_the_very_object_that_was_told() -> None:
     made = assembler()
     made.start()
     events = made.feed([TextDelta("a"), BlockEnded()])
-    made.end_generation("stop")
+    made.end((), "stop")
     made.finish(USAGE)
     terminal = made.terminal()
     assert terminal.response.output[0] is events[-1].item  # type: ignore[attr-defined, union-attr]
@@ -193,7 +193,7 @@ def test_a_gateway_call_that_the_model_stopped_in_is_run() -> None:
         made = assembler()
         made.start()
         made.feed(deltas)
-        made.end_generation(reason)  # type: ignore[arg-type]
+        made.end((), reason)  # type: ignore[arg-type]
         assert [call.arguments for call in made.items.pending_calls] == pending
 
 

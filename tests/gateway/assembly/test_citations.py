@@ -169,15 +169,15 @@ def test_what_a_call_of_this_response_found_can_be_cited() -> None:
     made = assembler(known={})
     made.start()
     made.feed([CallStarted("web_search", None), CallEnded()])
-    made.end_generation("stop")
+    made.end((), "stop")
     [call] = made.items.pending_calls
-    made.call_running(call)
+    made.running([call])
     action = items.SearchAction(query="q", sources=[items.UrlSource(url="https://a.test")])
-    made.call_finished(
+    made.called(
         call, ToolResult(text="found", details=SearchDetails(action=action), sources=SOURCES)
     )
     made.feed([TextDelta("So【7†L1】")])
-    made.end_generation("stop")
+    made.end((), "stop")
     made.finish(None)
     _, message = made.response.output
     assert message.content[0].annotations[0].url == SOURCES[1].url  # type: ignore[union-attr]
@@ -190,7 +190,7 @@ def test_sources_are_shown_to_those_who_ask(include: Any) -> None:
     made.feed([CallStarted("web_search", None), CallEnded()])
     [call] = made.items.pending_calls
     action = items.SearchAction(query="q", sources=[items.UrlSource(url="https://a.test")])
-    made.call_finished(call, ToolResult(text="found", details=SearchDetails(action=action)))
+    made.called(call, ToolResult(text="found", details=SearchDetails(action=action)))
     item = msgspec.to_builtins(made.items.finished_items[0])
     assert ("sources" in item["action"]) == (include != ())
 

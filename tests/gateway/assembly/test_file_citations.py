@@ -130,18 +130,18 @@ def test_a_search_is_shown_as_far_as_it_was_asked_for(include: Any) -> None:
     events = made.start()
     arguments = CallArgumentsDelta('{"queries": ["q"]}')
     events += made.feed([CallStarted("file_search", None), arguments, CallEnded()])
-    events += made.end_generation("stop")
+    events += made.end((), "stop")
     [call] = made.items.pending_calls
     assert call.arguments == '{"queries": ["q"]}'
-    events += made.call_running(call)
+    events += made.running([call])
     results = [{"file_id": "file-a", "filename": "a.md", "score": 0.5, "text": "t", "attributes": {}}]  # fmt: skip
     details = FileSearchDetails(
         queries=["q"], results=msgspec.convert(results, list[FileSearchResult])
     )
     given = ToolResult(text="read", details=details, files=FILES)
-    events += made.call_finished(call, given)
+    events += made.called(call, given)
     events += made.feed([TextDelta("So【12:3】")])
-    events += made.end_generation("stop") + made.finish(None)
+    events += made.end((), "stop") + made.finish(None)
     events.append(made.terminal())
     response = fold([msgspec.json.decode(encode(event)) for event in events])
     item, message = response["output"]

@@ -55,15 +55,15 @@ def test_items_are_the_same_with_and_without_events(
         for delta in deltas:
             announced.feed((delta,))
         plain.write(joined(deltas) if whole else deltas)
-        announced.end_generation(reason)
+        announced.end((), reason)
         plain.end_generation(reason)
         both = announced.items, plain
         assert [call.arguments for call in both[0].pending_calls] == [
             call.arguments for call in both[1].pending_calls
         ]
         for call, same in zip(both[0].pending_calls, both[1].pending_calls, strict=True):
-            announced.call_running(call)
-            announced.call_finished(call, RESULT)
+            announced.running([call])
+            announced.called(call, RESULT)
             plain.call_finished(same, RESULT)
         assert plain.finished_items == announced.items.finished_items
         assert plain.results == announced.items.results

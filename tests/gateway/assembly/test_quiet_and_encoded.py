@@ -69,7 +69,7 @@ def test_a_quiet_response_is_the_one_that_a_stream_ends_with(
         for delta in deltas:
             events += assembler.feed((delta,))
         if ending in ("stop", "length"):
-            events += assembler.end_generation(ending)  # type: ignore[arg-type]
+            events += assembler.end((), ending)  # type: ignore[arg-type]
             events += assembler.finish(None)
         elif ending == "broken":
             events += assembler.fail("server_error", "broken", None)
@@ -88,7 +88,7 @@ def test_a_quiet_response_makes_no_events_but_the_terminal_one(deltas: list[Delt
     assembler = made(quiet=True)
     assert assembler.start() == []
     assert all(assembler.feed((delta,)) == [] for delta in deltas)
-    assert assembler.end_generation("stop") == []
+    assert assembler.end((), "stop") == []
     assert assembler.finish(None) == []
     assert assembler.terminal().sequence_number == 0
 
@@ -103,7 +103,7 @@ def test_events_of_a_stream_are_encoded_as_each_by_itself(
     for delta in deltas:
         assert not assembler.feed(())  # what holds text back hands on nothing
         events += assembler.feed((delta,))
-    events += [*assembler.end_generation("stop"), *assembler.finish(None), assembler.terminal()]
+    events += [*assembler.end((), "stop"), *assembler.finish(None), assembler.terminal()]
     assert [frame(event) for event in events] == [sse_frame(event) for event in events]
 
 

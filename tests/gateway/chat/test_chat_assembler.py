@@ -177,7 +177,7 @@ def test_the_same_output_says_the_same_in_both_apis(
     )
     other.start()
     other.feed(deltas)
-    other.end_generation(reason)
+    other.end((), reason)
     other.finish(None)
     output = json.loads(encode(other.response.output))
 

@@ -15,14 +15,13 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 import gateway_scripted
+from gateway.chat.output import chat_answer
 from gateway.chat.plan import make_chat_plan
-from gateway.chat.run import ChatRun, prepare_chat
 from gateway.config import Config, ModelConfig
 from gateway.errors import DeadlineExceeded
-from gateway.loop.choices import ByteSink
+from gateway.loop.sinks import ByteSink
 from gateway.plugins import load_plugins
-from gateway.routes.choices import ChunkStream
-from gateway.routes.streaming import SSE_COMMENT
+from gateway.routes.streaming import SSE_COMMENT, ByteStream
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.chat import decode_chat_request
@@ -56,8 +55,8 @@ class Noted:
             self._written.append(part)
             await sink(part)
 
-        rest: bytes = await self._choice.run(noted)
-        return rest
+        last: bytes = await self._choice.run(noted)
+        return last
 
 
 async def test_what_waits_for_its_turn_when_the_run_is_stopped_is_sent(services: Services) -> None:
@@ -67,9 +66,10 @@ async def test_what_waits_for_its_turn_when_the_run_is_stopped_is_sent(services:
     plan = await make_chat_plan(
         decode_chat_request(body, strict=False), services, size=len(body), owner="", trace_headers=None, model_name=None
     )  # fmt: skip
-    run = ChatRun(await prepare_chat(plan, services), services, None)
+    run = chat_answer(plan, services)
+    await run.prepare()
     written: list[bytes] = []
-    run._choices = [Noted(choice, written) for choice in run._choices]
+    run.output.choices = [Noted(choice, written) for choice in run.output.choices]  # type: ignore[misc]
     sent: list[bytes] = []
     reads, answered = asyncio.Event(), asyncio.Event()
 
@@ -85,7 +85,7 @@ async def test_what_waits_for_its_turn_when_the_run_is_stopped_is_sent(services:
         await answered.wait()
         return {"type": "http.disconnect"}
 
-    answer = asyncio.ensure_future(ChunkStream(run)({"type": "http"}, receive, send))  # type: ignore[arg-type, typeddict-item]
+    answer = asyncio.ensure_future(ByteStream(run)({"type": "http"}, receive, send))  # type: ignore[arg-type, typeddict-item]
     await wait_until_async(lambda: sent and len(written) >= 4, "all choices wait for the client")
     run.scope.stop(DeadlineExceeded("It took too long."))
     reads.set()

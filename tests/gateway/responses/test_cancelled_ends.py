@@ -14,14 +14,14 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 from gateway import hookimpl
+from gateway.chat.output import chat_answer
 from gateway.chat.plan import make_chat_plan
-from gateway.chat.run import ChatRun, prepare_chat
 from gateway.config import Config, ModelConfig
 from gateway.errors import ServerShuttingDown
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig
+from gateway.responses.answer import response_answer
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.chat import convert_chat_request
@@ -112,7 +112,7 @@ async def test_the_events_of_the_last_output_are_sent(
         for kind in ("events", "background"):
             request = {"model": "m", "input": "x", "stream": True, "max_output_tokens": 8 if few else 100}  # fmt: skip
             decoded = convert_response_request({**request, "background": kind == "background"})
-            run = ResponseRun(await make_plan(decoded, services, size=1), services)
+            run = response_answer(await make_plan(decoded, services, size=1), services)
             await run.prepare()
             told: list[Any] = []
 
@@ -127,14 +127,14 @@ async def test_the_events_of_the_last_output_are_sent(
                 await services.background.start(run)
                 await end_early(run, how=how, steps=steps)
                 background = services.background
-                await wait_until_async(lambda: background.live(run.response.id) is None)  # noqa: B023
-                async for batch in services.store.read_events(run.response.id):
+                await wait_until_async(lambda: background.live(run.output.response.id) is None)  # noqa: B023
+                async for batch in services.store.read_events(run.output.response.id):
                     told += map(json.loads, batch)
             else:
                 task = asyncio.ensure_future(run.run(sink))
                 await end_early(run, how=how, steps=steps)
-                await task
-            record = await services.store.get(run.response.id)
+                await sink(await task or [])
+            record = await services.store.get(run.output.response.id)
             assert record is not None
             check(told, json.loads(encode(record.response)))
             assert nothing_left(services, run)
@@ -146,7 +146,7 @@ async def test_a_run_that_is_ended_in_the_last_step_of_its_generation_sends_its_
 ) -> None:
     """The task of the generation, which is cancelled while it returns, drops what it returns."""
     request = {"model": "m", "input": "x", "stream": True, "max_output_tokens": 100}
-    run = ResponseRun(
+    run = response_answer(
         await make_plan(convert_response_request(request), services, size=1), services
     )
     await run.prepare()
@@ -160,9 +160,9 @@ async def test_a_run_that_is_ended_in_the_last_step_of_its_generation_sends_its_
     engine.may_end.set()
     error = ServerShuttingDown("over")
     engine.last_step = run.scope.cancel if how == "cancel" else lambda: run.scope.stop(error)
-    await asyncio.create_task(run.run(sink))
+    await sink(await asyncio.create_task(run.run(sink)) or [])
     assert services.store is not None
-    record = await services.store.get(run.response.id)
+    record = await services.store.get(run.output.response.id)
     assert record is not None
     check(told, json.loads(encode(record.response)))
     assert nothing_left(services, run)
@@ -173,7 +173,8 @@ async def test_the_last_chunks_of_a_chat_are_sent(services: Services, few: bool)
     for steps in range(STEPS):
         request = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True, "max_tokens": 8 if few else 100}  # fmt: skip
         plan = await make_chat_plan(convert_chat_request(request), services, size=1)
-        run = ChatRun(await prepare_chat(plan, services), services)
+        run = chat_answer(plan, services)
+        await run.prepare()
         sent: list[bytes] = []
 
         async def sink(part: bytes, sent: list[bytes] = sent) -> None:
@@ -182,6 +183,6 @@ async def test_the_last_chunks_of_a_chat_are_sent(services: Services, few: bool)
         expect_end(run)
         task = asyncio.ensure_future(run.run(sink))
         await end_early(run, how="stop", steps=steps)
-        sent.append(await task)
+        sent.append(await task or b"")
         assert b"".join(sent).count(b'two"') == 1
         assert nothing_left(services, run)

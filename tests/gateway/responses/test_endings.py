@@ -16,9 +16,9 @@ from gateway.deltas import TextDelta
 from gateway.errors import StoreUnavailable
 from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
+from gateway.responses.answer import response_answer
 from gateway.responses.ending import as_ending
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
@@ -63,11 +63,11 @@ async def start(services: Services, *, stream: bool = False) -> str:
             "stream": stream,
         }
     )
-    run = ResponseRun(await make_plan(request, services, size=1), services)
+    run = response_answer(await make_plan(request, services, size=1), services)
     await run.prepare()
     assert services.background is not None
     await services.background.start(run)
-    return run.response.id
+    return run.output.response.id
 
 
 async def status(store: ResponseStore, response_id: str) -> str:

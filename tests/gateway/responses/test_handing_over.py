@@ -15,9 +15,9 @@ from gateway.config import Config, ModelConfig
 from gateway.errors import ServerShuttingDown
 from gateway.plugins import load_plugins
 from gateway.protocols import Principal
+from gateway.responses.answer import response_answer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.runtime.callers import Caller, called_by, current_principal
 from gateway.shares import current_owner
 from gateway.startup.service_opening import open_services
@@ -48,16 +48,16 @@ async def test_what_waits_is_stopped_at_once_only_if_its_request_is_kept(
                 request = convert_response_request(
                     {"model": "m", "input": "Say it.", "background": True}
                 )
-                run = ResponseRun(await make_plan(request, services, size=1), services)
-                run.plan.kept_body = b'{"model": "m", "input": "Say it."}' if kept else None
+                run = response_answer(await make_plan(request, services, size=1), services)
+                run.output.plan.kept_body = b'{"model": "m", "input": "Say it."}' if kept else None
                 await run.prepare()
                 await runs.start(run)
                 await wait_until_async(lambda: services.runs, "it has begun")
                 runs.stop(ServerShuttingDown("It is shutting down."))
                 if kept:
-                    await wait_until_async(lambda: run.handed_over, "it is handed over")
+                    await wait_until_async(lambda: run.output.handed_over, "it is handed over")
             await wait_until_async(lambda: not runs.queued + runs.running, "it has ended")
-        assert run.response.status == ("queued" if kept else "completed")
+        assert run.output.response.status == ("queued" if kept else "completed")
 
 
 async def test_a_run_that_is_taken_over_works_for_its_owner(
@@ -85,9 +85,9 @@ async def test_a_run_that_is_taken_over_works_for_its_owner(
                 request = convert_response_request(
                     {"model": "m", "input": "Say it.", "background": True}
                 )
-                run = ResponseRun(await make_plan(request, services, size=1), services)
+                run = response_answer(await make_plan(request, services, size=1), services)
                 await run.prepare()
             await runs.start(run)
             await wait_until_async(lambda: not runs.queued + runs.running, "it has ended")
-    assert run.response.status == "completed"
+    assert run.output.response.status == "completed"
     assert seen == {("ada", ada)}

@@ -20,10 +20,10 @@ from gateway import hookimpl
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED
+from gateway.responses.answer import response_answer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
 from gateway.responses.rerun import keep_body, recreate_run
-from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
@@ -130,7 +130,7 @@ async def begin(services: Services, runs: BackgroundRuns, **more: Any) -> str:
     body = encode({"model": "m", "input": "x", "background": True, **more})
     plan = await make_plan(decode_response_request(body), services, size=len(body))
     keep_body(plan, body, services)
-    run = ResponseRun(plan, services)
+    run = response_answer(plan, services)
     await run.prepare()
     starting = asyncio.create_task(runs.start(run))
     store: Any = services.store
@@ -138,7 +138,7 @@ async def begin(services: Services, runs: BackgroundRuns, **more: Any) -> str:
     await asyncio.wait({starting, reached}, return_when=asyncio.FIRST_COMPLETED)
     reached.cancel()
     _STARTING.append(starting)
-    return run.response.id
+    return run.output.response.id
 
 
 _STARTING: list[asyncio.Task[Any]] = []

@@ -112,7 +112,9 @@ def test_the_log_is_whole_and_clients_see_what_is_in_it(
         await store.put(StoredResponse(response=response, input=[], streamed=True))
         if told:
             await MemoryStore.append_events(store, "resp_1", [encode(e) for e in events[:told]])
-        run: Any = SimpleNamespace(response=response, storage=SimpleNamespace(attempt=0))
+        run: Any = SimpleNamespace(
+            output=SimpleNamespace(response=response, storage=SimpleNamespace(attempt=0))
+        )
         live = LiveLog()
         writer = LogWriter(store, run, live, told)
         got: list[bytes] = []

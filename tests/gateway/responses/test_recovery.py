@@ -93,10 +93,10 @@ def made(
         out += assembler.end_compaction("sealed")
     for delta in itertools.chain(*blocks):
         out += assembler.feed([delta])
-    out += assembler.end_generation("stop")
+    out += assembler.end((), "stop")
     for call in assembler.items.pending_calls[:answered]:
-        out += assembler.call_running(call)
-        out += assembler.call_finished(call, ToolResult(text="ok", failed=answered % 2 == 0))
+        out += assembler.running([call])
+        out += assembler.called(call, ToolResult(text="ok", failed=answered % 2 == 0))
     out += assembler.finish(None)
     return [*out, assembler.terminal()], snapshot(assembler.response)
 

@@ -32,8 +32,8 @@ from gateway.errors import (
 from gateway.loop.sinks import ACCEPTED
 from gateway.plugins import load_plugins
 from gateway.protocols import EngineOutput, EngineRequest, NoConfig, ToolResult
+from gateway.responses.answer import ResponseAnswer, response_answer
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.tools.functions import functions
@@ -72,7 +72,7 @@ class FaultyEngine(ScriptedEngine):
     """Says what it is told to, and breaks where it is told to."""
 
     plan: Plan
-    run: ResponseRun
+    run: ResponseAnswer
     task: asyncio.Task[Any]
     said = 0
     turn = 0
@@ -219,14 +219,14 @@ async def play(
                 "stream": True,
             }
         )
-        run = ResponseRun(await make_plan(request, services, size=1), services)
+        run = response_answer(await make_plan(request, services, size=1), services)
         await run.prepare()
         engine: Any = services.models["m"].engine
         engine.plan, engine.run, engine.in_callbacks = plan, run, in_callbacks
         assert services.store is not None
         if background:
-            run.response.status = "queued"
-            await services.store.put(run.record())
+            run.output.response.status = "queued"
+            await services.store.put(run.output.record())
 
         waiting: list[Sequence[Event]] = []
 
@@ -249,8 +249,10 @@ async def play(
             return ACCEPTED
 
         engine.task = asyncio.ensure_future(run.run(sink))
-        await asyncio.gather(engine.task, return_exceptions=True)
-        record = await services.store.get(run.response.id)
+        [end] = await asyncio.gather(engine.task, return_exceptions=True)
+        if isinstance(end, list) and not run.refused:
+            await sink(end)
+        record = await services.store.get(run.output.response.id)
         left = len(services.runs) + services.models["m"].admission.running
     stored = None if record is None else json.loads(encode(record.response))
     return events, stored, left

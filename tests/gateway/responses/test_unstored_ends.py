@@ -16,9 +16,9 @@ from gateway.config import Config, ModelConfig
 from gateway.errors import StoreUnavailable
 from gateway.plugins import load_plugins
 from gateway.protocols import StoredResponse
+from gateway.responses.answer import response_answer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.startup.service_opening import open_services
 from gateway.wire.request import convert_response_request
 from tests.waiting import wait_until_async
@@ -53,8 +53,8 @@ async def test_what_was_not_stored_counts(
         runs = BackgroundRuns(store, lease_seconds=60)
         async with runs.maintenance():
             request = convert_response_request({"model": "m", "input": "Say it.", "background": True})  # fmt: skip
-            run = ResponseRun(await make_plan(request, services, size=1), services)
-            run.plan.body = b"{}" if rerun else None
+            run = response_answer(await make_plan(request, services, size=1), services)
+            run.output.plan.body = b"{}" if rerun else None
             await run.prepare()
             await runs.start(run)
             await asked.wait()
@@ -68,4 +68,4 @@ async def test_what_was_not_stored_counts(
         assert used.requests == (0 if rerun else 1)
         assert used.output_tokens == run.scope.stats.usage.output_tokens  # type: ignore[union-attr]
         if not hangs:
-            assert f"background response {run.response.id} (completed): the store is unavailable" in caplog.text  # fmt: skip
+            assert f"background response {run.output.response.id} (completed): the store is unavailable" in caplog.text  # fmt: skip

@@ -27,9 +27,8 @@ from benchmarks import null_engine
 from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import EngineError, GatewayError
 from gateway.http_server.client_connection import ClientConnection
-from gateway.loop.choices import ByteSink
 from gateway.loop.run_scope import RunScope
-from gateway.loop.sinks import ACCEPTED
+from gateway.loop.sinks import ACCEPTED, ByteSink
 from gateway.plugins import load_plugins
 from gateway.routes.answers import JsonAnswer
 from gateway.routes.body_slices import SLICE

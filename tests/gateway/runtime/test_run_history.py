@@ -24,8 +24,8 @@ def test_the_states_of_a_run_in_their_order() -> None:
     seen = [listed_run(stats, None).state]
     stats.admitted = clock()
     seen.append(listed_run(stats, None).state)
-    first = SimpleNamespace(at=0.0)
-    generation = LiveGeneration(clock(), first, lambda: 7)
+    first = SimpleNamespace(at=0.0, generated=7)
+    generation = LiveGeneration(clock(), first)
     stats.generates(generation)
     seen.append(listed_run(stats, None).state)
     first.at = clock()
@@ -52,7 +52,7 @@ def test_choices_that_are_made_at_once_count_together() -> None:
     stats = run()
     stats.admitted = clock()
     for tokens in (2, 3):
-        stats.generates(LiveGeneration(clock(), SimpleNamespace(at=0.0), lambda n=tokens: n))  # type: ignore[misc]
+        stats.generates(LiveGeneration(clock(), SimpleNamespace(at=0.0, generated=tokens)))
     assert listed_run(stats, None).output_tokens == 5
 
 

@@ -203,7 +203,7 @@ def test_an_approval_request_that_was_cut_off_cannot_be_run(written: str) -> Non
     """Half the arguments are not what the model wanted; approving them gives a failed call."""
     made = assembler()
     deltas = [CallStarted(name="add"), *([CallArgumentsDelta(written)] if written else [])]
-    response = folded(made, made.start(), made.feed(deltas), made.end_generation("length"))
+    response = folded(made, made.start(), made.feed(deltas), made.end((), "length"))
     [asked] = response["output"]
     assert response["status"] == "incomplete"
     assert asked["type"] == "mcp_approval_request"
@@ -219,7 +219,7 @@ def test_a_complete_approval_request_ends_the_clients_turn() -> None:
         CallArgumentsDelta(": 1}"),
         CallEnded(),
     ]
-    out = [made.start(), made.feed(deltas), made.end_generation("stop")]
+    out = [made.start(), made.feed(deltas), made.end((), "stop")]
     assert made.items.calls_client
     assert not made.items.pending_calls
     [asked] = folded(made, *out)["output"]

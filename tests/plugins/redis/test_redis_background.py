@@ -18,9 +18,9 @@ from gateway.config import Config, ModelConfig, ServerConfig
 from gateway.errors import StoreUnavailable
 from gateway.plugins import load_plugins
 from gateway.protocols import UNFINISHED, NoConfig
+from gateway.responses.answer import response_answer
 from gateway.responses.background import BackgroundRuns
 from gateway.responses.plan import make_plan
-from gateway.responses.run import ResponseRun
 from gateway.runtime.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
@@ -166,16 +166,16 @@ async def started(services: Services, fault: Fault, conversation: str | None = N
     if conversation is not None:
         body["conversation"] = conversation
     request = convert_response_request(body)
-    run = ResponseRun(await make_plan(request, services, size=1), services)
+    run = response_answer(await make_plan(request, services, size=1), services)
     await run.prepare()
     store: Any = services.store
-    store.faults[run.response.id] = fault
+    store.faults[run.output.response.id] = fault
     if conversation is not None:
-        store.responses[conversation] = run.response.id
+        store.responses[conversation] = run.output.response.id
     assert services.background is not None
     with suppress(StoreUnavailable):  # the client is told 503
         await services.background.start(run)
-    return run.response.id
+    return run.output.response.id
 
 
 async def ended(store: Any, response_id: str) -> tuple[list[Any], Any]:

@@ -1,0 +1,67 @@
+"""The stages that deltas pass between the parser and the writer of a generation, each only where a request needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.deltas import CallEnded, Delta
+from gateway.loop.policies import OutputFilters
+from gateway.loop.text_stops import TextStops
+from gateway.protocols import FinishReason
+
+
+class Stage(Protocol):
+    """Passes deltas on, and may end the output."""
+
+    ended: FinishReason | None
+    """Why the stage has ended the output; None if it has not."""
+    matched: str | None
+    """The stop string by which it has."""
+
+    def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
+        """What is passed on of `deltas`. `searching`: whether stop strings are matched."""
+        ...
+
+    def finish(self, held: Sequence[Delta]) -> Sequence[Delta]:
+        """What is passed on at the end of the output. `held` are the last deltas of the stage before."""
+        ...
+
+
+class OneCall:
+    """Ends the output with its first call, as `parallel_tool_calls: false` asks for. Implements `Stage`."""
+
+    def __init__(self) -> None:
+        self.ended: FinishReason | None = None
+        self.matched: str | None = None
+
+    def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
+        for index, delta in enumerate(deltas):
+            if isinstance(delta, CallEnded):
+                self.ended = "stop"
+                return deltas[: index + 1]
+        return deltas
+
+    def finish(self, held: Sequence[Delta]) -> Sequence[Delta]:
+        return held
+
+
+class Stopping:
+    """Ends the output where the search for stop strings or a filter of a policy ends it. Implements `Stage`."""
+
+    def __init__(self, stops: TextStops | OutputFilters) -> None:
+        self.ended: FinishReason | None = None
+        self.matched: str | None = None
+        self._stops = stops
+
+    def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
+        stops = self._stops
+        passed = stops.read(deltas, searching=searching)
+        self.ended, self.matched = stops.ended, stops.matched
+        return passed
+
+    def finish(self, held: Sequence[Delta]) -> Sequence[Delta]:
+        stops = self._stops
+        passed = [*stops.read(held), *stops.rest()]
+        self.ended, self.matched = stops.ended, stops.matched
+        return passed

@@ -1,0 +1,285 @@
+"""What is made of a response by the model of one plan: its prompts, its generations, its items and events."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+
+from gateway.assembly.assembler import ResponseAssembler
+from gateway.assembly.item_builders import EventList
+from gateway.assembly.logprobs import LogprobAligner
+from gateway.errors import GatewayError, ServerShuttingDown
+from gateway.loop.answer import Output
+from gateway.loop.generation import Generation
+from gateway.loop.generator import Generator
+from gateway.loop.run_scope import RunScope
+from gateway.loop.sinks import HeldSink
+from gateway.loop.timings import answer_times
+from gateway.loop.usage import ExpectedTokens, expected_tokens, total
+from gateway.loop.writers import Sink
+from gateway.protocols import StoredResponse
+from gateway.responses.context_management import Compactor
+from gateway.responses.ending import failure_code
+from gateway.responses.plan import Plan
+from gateway.responses.storage import ResponseStorage
+from gateway.responses.turns import ResponseTurns
+from gateway.runtime.media import sees_images
+from gateway.runtime.services import Services
+from gateway.tools.calls import ToolCalls
+from gateway.tools.roles import with_unknown
+from gateway.wire.events import Event
+from gateway.wire.ids import new_id
+from gateway.wire.response import Response, Usage
+
+logger = logging.getLogger("gateway.responses.output")
+
+OPENING = 3
+"""Events of a background response before any output: created, queued, in progress. They are the same for every model."""
+
+
+class ResponseOutput(Output[EventList]):
+    """A response, as items and events."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        services: Services,
+        scope: RunScope,
+        storage: ResponseStorage,
+        *,
+        quiet: bool,
+    ) -> None:
+        """`quiet`: build items without events, because none are sent."""
+        super().__init__()
+        self.plan = plan
+        self.model = plan.model
+        self.params = plan.params
+        self.storage = storage
+        self.in_background = plan.background
+        self.handed_over = False
+        """Whether the process is stopped, and another one is to run this background response again."""
+        self._services = services
+        self._scope = scope
+        self._quiet = quiet
+        aligner = LogprobAligner(shows_ids=plan.shows_ids) if plan.wants_logprobs else None
+        self.assembler = ResponseAssembler(
+            plan.response,
+            roles=with_unknown(plan.toolset.roles),
+            new_id=new_id,
+            clock=time.time,
+            aligner=aligner,
+            seal=(
+                partial(services.sealer.seal, owner=plan.owner, model=plan.model.name)
+                if plan.seals_reasoning
+                else None
+            ),
+            include=plan.include,
+            known=plan.turn.results,
+            summarizes=plan.summarizes_reasoning,
+            quiet=quiet,
+            approval_id=partial(
+                services.approvals.request_id, owner=plan.owner, addresses=plan.addresses
+            ),
+        )
+        self._first: Generation | None = None
+        """The first generation, until it is run. None also if a compaction comes before it."""
+        self._generator = Generator(
+            plan.model,
+            plan.settings,
+            services.metrics,
+            aligner=aligner,
+            stats=scope.stats,
+            made_at=plan.response.created_at,
+        )
+        self._has_called_tools = False
+        """Whether calls were run, which may have changed something."""
+        self._unsent: EventList = []
+        """Events that are not sent yet because a later step may still fail."""
+        self._compactor: Compactor | None = None
+        if plan.compaction is not None:
+            self._compactor = Compactor(
+                plan.compaction,
+                plan.model,
+                plan.settings,
+                services.metrics,
+                truncate=plan.truncate,
+                preamble=plan.preamble,
+                seal=partial(services.sealer.seal, owner=plan.owner, model=plan.model.name),
+                made_at=plan.response.created_at,
+            )
+
+    @property
+    def response(self) -> Response:
+        """The response as it is now."""
+        return self.plan.response
+
+    @property
+    def counts_as_request(self) -> bool:
+        """One that may be run again is counted as a request by who runs it."""
+        return self.plan.body is None and not self.handed_over
+
+    def record(self) -> StoredResponse:
+        """The response as it is now, as it is stored."""
+        return self.storage.record(self.plan, self.assembler)
+
+    # Before the work.
+
+    async def prepare(self) -> ExpectedTokens:
+        plan = self.plan
+        with plan.params:
+            if self._compactor is not None:
+                first = await self._compactor.begin(self._generator, plan.turn)
+            else:
+                first = await self._generator.fitting(
+                    plan.turn, truncate=plan.truncate, preamble=plan.preamble
+                )
+        self._first = first
+        if plan.store and self._services.store is not None:
+            await self._services.store.health()
+        if first is None:
+            return ExpectedTokens()
+        return expected_tokens((first.request,), first.sequences())
+
+    @property
+    def began(self) -> bool:
+        return self._generator.began
+
+    @property
+    def holds(self) -> bool:
+        if self._quiet or self.in_background:
+            return False
+        first = self._first
+        return self.model.may_refuse(None if first is None else first.request)
+
+    def usage(self) -> Usage:
+        """So far; a compaction is a part of it, but not a turn."""
+        counts = tokens = self._generator.tokens
+        if self._compactor is not None:
+            counts = total((tokens, self._compactor.tokens))
+        return counts.usage(tokens.turns)
+
+    # The work.
+
+    def start(self) -> EventList:
+        if not self.in_background:
+            return self.assembler.start("in_progress")
+        if self.follows:  # the opening events were sent before
+            self.assembler.resume(OPENING)
+            return []
+        return self.assembler.start("queued")
+
+    async def begin(self, sink: Sink[EventList]) -> bool:
+        if not self.in_background or self.follows:
+            return True
+        self._unsent = self.assembler.progress()
+        if not await self.storage.begin(self.record()):
+            return False
+        events, self._unsent = self._unsent, []
+        await sink(events)
+        return True
+
+    async def make(self, sink: Sink[EventList]) -> EventList:
+        plan, assembler = self.plan, self.assembler
+        first, self._first = self._first, None
+        if first is None:
+            assert self._compactor is not None, "prepare comes before make"
+            first = await self._compactor.run(assembler, self._generator, sink)
+        for listing in plan.listings if first is not None else ():
+            await sink(assembler.list_tools(listing))
+        if not plan.generates or first is None:
+            return []
+        if plan.toolset.bound_tools:
+            await self._run_turns(first, sink)
+            return []
+        last = await self._generator.run(first, assembler, sink, together=self._quiet)
+        if last and plan.store:
+            await sink(last)  # now: the end of the response waits for the store
+            return []
+        return last
+
+    async def _run_turns(self, first: Generation, sink: Sink[EventList]) -> None:
+        """Run the turns of a response in which the gateway runs tools."""
+        plan = self.plan
+        if plan.approved and isinstance(sink, HeldSink):
+            sink = await sink.release()  # the calls are run once
+        calls = ToolCalls(
+            plan.response.id,
+            plan.toolset.bound_tools,
+            turn=first.turn,
+            max_calls=plan.max_tool_calls,
+            max_parallel=self._services.settings.max_parallel_tool_calls,
+            metrics=self._services.metrics,
+            sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
+        )
+        turns = ResponseTurns(self._generator, self.assembler, calls, self._compactor)
+        try:
+            async with AsyncExitStack() as sessions:
+                if last := await turns.run_all(first, sink, sessions, plan.approved):
+                    # Now: a cancellation while the sessions are closed would lose it.
+                    await sink(last)
+        finally:
+            self._has_called_tools = calls.any_made
+
+    # The end.
+
+    def finish(self, rest: EventList) -> EventList:
+        return self._ended([*rest, *self.assembler.finish(self.usage())])
+
+    def fail(self, error: GatewayError) -> EventList:
+        if isinstance(error, ServerShuttingDown) and self._may_be_handed_over:
+            self.handed_over = True
+            self.status = "cancelled"
+            return []
+        opening: Sequence[Event] = ()
+        if not self.assembler.started:  # the model was not even asked
+            opening = self.start()
+        failed = self.assembler.fail(failure_code(error), error.message, self.usage())
+        return self._ended([*opening, *self._unsent, *failed])
+
+    def cancel(self) -> EventList:
+        return self._ended([*self._unsent, *self.assembler.cancel(self.usage())])
+
+    def _ended(self, closing: EventList) -> EventList:
+        response = self.plan.response
+        self.status = response.status
+        if self.plan.shows_times:
+            response.timings, response.metrics = answer_times(self._scope.stats, self.usage())
+        return closing
+
+    @property
+    def _may_be_handed_over(self) -> bool:
+        """Whether this is a background response that can be run again by another process."""
+        store = self._services.store
+        return (
+            self.plan.kept_body is not None
+            and store is not None
+            and store.lasting
+            and not self._has_called_tools
+            and self.storage.count_events() <= OPENING
+        )
+
+    async def keep(self, scope: RunScope) -> bool:
+        if self.handed_over:
+            return False
+        kept = await self.storage.end(self.plan, self.assembler)
+        self.status = self.plan.response.status
+        return kept
+
+    def terminal(self) -> EventList:
+        return [] if self._quiet else [self.assembler.terminal()]
+
+    def join(self, first: EventList, second: EventList) -> EventList:
+        return [*first, *second]
+
+    def report(self, error: GatewayError | None) -> None:
+        hook = self._services.hook.gateway_response_finished
+        if not hook.get_hookimpls():
+            return
+        try:
+            hook(response=self.plan.response)
+        except Exception:
+            # An observer's failure must not become the client's.
+            logger.exception("a gateway_response_finished hook failed")
