@@ -23,7 +23,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GATEWAY_CONFIG", raising=False)
     # Commands set up logging for their process; the next test shall not find it changed.
-    monkeypatch.setattr("gateway_doctor.command.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.models.set_up_logging", lambda level: None)
     monkeypatch.setattr("gateway.cli.serve.set_up_logging", lambda *_, **__: None)
 
@@ -81,9 +80,6 @@ def test_a_port_that_is_taken_is_a_mistake(capsys: pytest.CaptureFixture[str]) -
         port = taken.getsockname()[1]
         write(SCRIPTED.replace("port = 0", f"port = {port}"))
         assert f"port {port}" in run(capsys, "serve")[2]
-        code, out, _ = run(capsys, "doctor")
-    assert code == 1
-    assert f"FAIL  address 127.0.0.1 port {port}" in out
 
 
 @pytest.mark.parametrize(
@@ -105,7 +101,7 @@ def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["serve", "plugins", "models", "doctor", "new"])
+@pytest.mark.parametrize("command", ["serve", "plugins", "models", "new"])
 def test_every_command_has_a_help_text(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])
@@ -180,42 +176,6 @@ def test_a_model_that_cannot_be_opened_does_not_hide_the_others(
     first, second = json.loads(out)
     assert "there is no file 'absent.gguf'" in first["error"]
     assert "error" not in second
-
-
-def test_doctor_says_ok_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
-    write(SCRIPTED.replace('"none"', '"memory"'))
-    code, out, _ = run(capsys, "doctor")
-    assert code == 0
-    *checks, last = out.splitlines()
-    assert {line.split()[0] for line in checks} <= {"ok", "warn"}
-    assert last.startswith("No model was opened: `gateway doctor --generate`")
-    for what in ("configuration", "plugin scripted", "model m", "store memory", "address"):
-        assert re.search(rf"^ok +{what}", out, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("config", "line"),
-    [
-        ("[models.m]\nenigne = 1", "FAIL  configuration: gateway.toml line 2"),
-        (SCRIPTED + '[plugins]\nallow = ["no_such"]', "FAIL  plugins: plugins.allow: no plugin"),
-        (SCRIPTED.replace("scripted", "scriptd"), "FAIL  model m: models.m.engine: no loaded plugin"),
-        (SCRIPTED + 'path = "/absent/model"', "FAIL  model m: models.m.path: there is no '/absent/model'"),
-        (SCRIPTED + "[tools.no_such_tool]", "FAIL  tool no_such_tool: tools.no_such_tool: no loaded"),
-        (SCRIPTED.replace('"none"', '"nowhere"'), "FAIL  store nowhere: server.store: no loaded plugin"),
-        (SCRIPTED.replace('"none"', '"memory"') + "[stores.memory]\nttl = -1", "FAIL  store memory: stores.memory.ttl"),
-        (SCRIPTED + '[tools.mcp.remote]\nallow_hosts = ["☃.net"]', "FAIL  tool mcp: tools.mcp.remote: allow_hosts: '☃.net' is not a host."),
-        (SCRIPTED + '[tools.mcp.servers.docs]\ncommand = ["no-such-program", "-y"]', "FAIL  tool mcp: tools.mcp.servers.docs.command: the program 'no-such-program' is not installed: PATH ("),
-        (SCRIPTED.replace("port = 0", 'host = "no.such.host.invalid"\nallow_anonymous = true'), "FAIL  address no.such.host.invalid"),
-        (SCRIPTED.replace("port = 0", 'host = "0.0.0.0"'), "FAIL  address 0.0.0.0 port 8000: server.host is 0.0.0.0, which other"),
-    ],
-)  # fmt: skip
-def test_doctor_finds_what_is_wrong_and_exits_with_1(
-    capsys: pytest.CaptureFixture[str], config: str, line: str
-) -> None:
-    write(config)
-    code, out, _ = run(capsys, "doctor")
-    assert code == 1
-    assert line in out
 
 
 def test_the_banner_has_a_request_that_a_shell_takes() -> None:
