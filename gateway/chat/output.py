@@ -55,6 +55,8 @@ class ChatOutput(ChoicesOutput):
                 plan.style.service_tier,
                 plan.model.fingerprint,
             )
+        self._chat_choices: list[ChatChoice] = []
+        self._first: Generation | None = None
         scope.stats.response_id = plan.id
 
     async def prepare(self) -> ExpectedTokens:
@@ -130,7 +132,8 @@ class ChatOutput(ChoicesOutput):
             for choice in self._chat_choices
             if choice.message is not None and choice.message.finished
         ]
-        prompt, observer = self._first.request.prompt, self._chat_choices[0].observer
+        prompt = None if self._first is None else self._first.request.prompt
+        observer = self._chat_choices[0].observer if self._chat_choices else None
         times = self.times() if style.times else None
         return ChatCompletion(
             id=plan.id,

@@ -208,9 +208,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                 try:
                     kept = await self.output.keep(scope)
                 except asyncio.CancelledError:
-                    if (
-                        not self.output.in_background
-                    ):  # or another process does, when the lease expires
+                    # Of a background response another process stores the end, when the lease expires.
+                    if not self.output.in_background:
                         kept = await asyncio.shield(self.output.keep(scope))
                     raise
             except StoreUnavailable as error:

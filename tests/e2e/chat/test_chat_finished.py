@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -107,6 +108,29 @@ def test_one_that_is_refused_never_began(gateway: RunningGateway, observer: Obse
     observer.told.clear()
     assert ask(gateway, "hello", model="nobody").status_code == 404
     assert observer.told == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_whose_last_model_could_not_even_begin_is_told_once(
+    stream: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = [{"when": "", "finish": "error", "pieces": []}]
+    refuses = [{"when": "", "error": {"status": 503, "message": "Away."}}]
+    config = {
+        "models": {
+            "ends": {"engine": "scripted", "scripted": {"rules": ends}},
+            "refuses": {"engine": "scripted", "scripted": {"rules": refuses}},
+        },
+        "routes": {"both": {"models": ["ends", "refuses"]}},
+    }
+    observer = Observer()
+    with run_gateway(config, tmp_path, plugins=[observer]) as gateway:
+        answer = ask(gateway, "hello", model="both", stream=stream)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == "Away."
+    [(completion, status, error)] = observer.told
+    assert (status, error.message, list(completion.choices)) == ("failed", "Away.", [])
+    assert "hook failed" not in caplog.text
 
 
 def test_an_observer_that_fails_does_no_harm(
