@@ -40,7 +40,7 @@ class Output(ABC, Generic[OutT]):
     def __init__(self) -> None:
         self.status: ResponseStatus = "in_progress"
         self.follows = False
-        """Whether it takes the place of the output of another model."""
+        """Whether it takes the place of the output of another model, which has started."""
         self.in_background = False
         """Whether no client waits for it. What `start` returns is then not held back, because each attempt has the same."""
 
@@ -134,6 +134,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         self.head_sent = False
         """Whether the HTTP status was sent. Later failures are told by the end of the answer."""
         self._output_of = output_of
+        self._has_started = False
+        """Whether the opening of an output was made."""
         self._attempts = attempts
         self._held: HeldSink[OutT] | None = None
         """The sink of the current attempt, if nothing is sent before the engine's first output."""
@@ -259,6 +261,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
             writes: Sink[OutT] = sink if held is None else held
             try:
                 with output.params, self._released_in_time(held, attempts):
+                    self._has_started = True
                     if opening := output.start():
                         await (sink if output.in_background else writes)(opening)
                     del opening  # it may have the whole request
@@ -300,6 +303,5 @@ class Answer(Generic[PlanT, OutT, OutputT]):
             plan = await self._attempts.after(error)
         finally:
             del error  # it refers to this frame, if it is raised here
-        before = self.output
-        self.output = self._output_of(plan, before)
-        self.output.follows = True
+        self.output = self._output_of(plan, self.output)
+        self.output.follows = self._has_started

@@ -27,6 +27,7 @@ FAILS = [
     {"when": "fail", "pieces": [], "finish": "error"},
     {"when": "crash", "pieces": [], "finish": "crash"},
     {"when": "break late", "pieces": [{"text": "I begin"}], "finish": "error"},
+    {"when": "busy", "error": {"status": 503, "message": "Away."}},
     {"when": "refuse", "error": {"status": 400, "message": "No."}},
     {"when": "slowly", "pieces": [{"text": "tick "}], "repeat": 1000, "delay_ms": 20},
 ]
@@ -210,8 +211,11 @@ def test_if_the_next_model_refuses_what_the_first_has_not_begun_the_refusal_is_a
         assert (answer.status_code, "leaves no room" in answer.text) == (400, True)
 
 
-def test_a_background_response_keeps_its_id_and_one_dense_stream(gateway: RunningGateway) -> None:
-    body = {"model": "both", "input": "fail", "background": True, "stream": True}
+@pytest.mark.parametrize("how", ["fail", "busy"])  # when it runs, and before that
+def test_a_background_response_keeps_its_id_and_one_dense_stream(
+    gateway: RunningGateway, how: str
+) -> None:
+    body = {"model": "both", "input": how, "background": True, "stream": True}
     events = parse_sse(post(gateway, "/responses", **body).content)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [event["type"] for event in events[:4]] == [
