@@ -32,6 +32,8 @@ ELSEWHERE = {
     "examples/deploy/README.md": "examples/deploy.md",
 }
 """Pages that are not in `docs/`, and their places in the site."""
+SDK = "docs/sdk.md"
+"""The reference of the SDK, which `scripts/sdk_reference.py` makes. The repository does not have it."""
 LINK = re.compile(r"(!?)\[((?:`[^`]*`|[^\[\]`]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 FENCE = re.compile(r" *```")
 KEYED = ("docs/configuration.md", "docs/parameters.md")
@@ -48,7 +50,15 @@ def sources() -> dict[str, str]:
     for kind in ("plugins", "backends"):
         for page in sorted(ROOT.glob(f"{kind}/*/README.md")):
             found[page.relative_to(ROOT).as_posix()] = f"packages/{page.parent.name}.md"
-    return found | ELSEWHERE
+    return found | ELSEWHERE | {SDK: "sdk.md"}
+
+
+def text_of(source: str) -> str:
+    """The text of the page `source`."""
+    if source != SDK:
+        return (ROOT / source).read_text(encoding="utf-8")
+    command = [sys.executable, str(ROOT / "scripts" / "sdk_reference.py")]
+    return subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
 
 
 def site_page(source: str, text: str, places: dict[str, str]) -> str:
@@ -138,9 +148,7 @@ def write_pages(folder: Path, *, versioned: bool = False) -> None:
     shutil.copy(ROOT / "docs" / "site.css", pages)
     for source, place in places.items():
         (pages / place).parent.mkdir(parents=True, exist_ok=True)
-        (pages / place).write_text(
-            site_page(source, (ROOT / source).read_text(encoding="utf-8"), places), encoding="utf-8"
-        )
+        (pages / place).write_text(site_page(source, text_of(source), places), encoding="utf-8")
     settings = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
     for name in ("Packages", "Decisions"):
         listed = sorted(each for each in places.values() if each.startswith(f"{name.lower()}/"))

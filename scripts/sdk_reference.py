@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/sdk.md: what `gateway.sdk` offers, from the source. With `--check`, fails if the page is out of date.
+"""Prints the reference of `gateway.sdk`, as Markdown: what it offers, from the source. `scripts/build_site.py` makes a page of it.
 
 Reads the source without importing it, because `help()` shows no docstrings of fields, and some modules need packages that
 are not installed.
@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "sdk.md"
 HEAD = """# Reference of the SDK
 
 What the modules of `gateway.sdk` offer: signatures, fields and what they promise. [plugins.md](plugins.md) explains how they are used.
-Written by `scripts/sdk_reference.py` from the docstrings of the source; do not edit it.
+Made by `scripts/sdk_reference.py` from the docstrings of the source.
 """
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -196,16 +195,5 @@ def page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def main() -> int:
-    made = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == made:
-            return 0
-        print("docs/sdk.md is out of date: run scripts/sdk_reference.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.stdout.write(page())

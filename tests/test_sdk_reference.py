@@ -1,4 +1,4 @@
-"""The reference of the SDK is that of the source."""
+"""The reference of the SDK, which is made from the source."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
+PAGE = subprocess.run(
+    [sys.executable, str(ROOT / "scripts" / "sdk_reference.py")],
+    capture_output=True,
+    encoding="utf-8",
+    check=True,
+).stdout
 MODULES = sorted(
     "gateway.sdk" if file.stem == "__init__" else f"gateway.sdk.{file.stem}"
     for file in (ROOT / "gateway" / "sdk").glob("*.py")
 )
-
-
-def test_it_is_up_to_date() -> None:
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "sdk_reference.py"), "--check"],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -36,7 +36,6 @@ from gateway_testing.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RUN_ELSEWHERE = {
-    "docs/sdk.md": "signatures, not programs (tests/test_sdk_reference.py)",
     "docs/plugins.md": "tests/gateway/test_plugins_documentation.py",
     "docs/tools.md": "the tests of each tool's documentation in tests/plugins",
     "plugins/messages/README.md": "tests/plugins/messages/test_messages_documentation.py",
