@@ -25,10 +25,12 @@ def response_answer(
     services: Services,
     *,
     quiet: bool = False,
+    holds: bool = True,
     attempts: Attempts[Plan] | None = None,
 ) -> ResponseAnswer:
-    """The answer by `plan`, which is not prepared yet. `quiet`: build items without events, because none are sent. `attempts` has
-    the models that are left."""
+    """The answer by `plan`, which is not prepared yet. `quiet`: build items without events, because none are sent. `holds`: whether
+    no event is sent before an engine's first output if the engine may still refuse the request. `attempts` has the models that
+    are left."""
     scope = RunScope(
         services, name=f"response {plan.response.id}", api="responses", shows_cancelled=True
     )
@@ -41,7 +43,7 @@ def response_answer(
             plan.response.created_at = before.plan.response.created_at
             plan.input, plan.body = before.plan.input, before.plan.body
             plan.kept_body = before.plan.kept_body
-        return ResponseOutput(plan, services, scope, storage, quiet=quiet)
+        return ResponseOutput(plan, services, scope, storage, quiet=quiet, holds=holds)
 
     return Answer(plan, services, scope, output_of, attempts)
 
@@ -55,6 +57,7 @@ async def prepare_response(
     trace_headers: Mapping[str, str] | None = None,
     unstored: Mapping[str, Sequence[Item]] | None = None,
     quiet: bool = False,
+    holds: bool = True,
     stored: StoredResponse | None = None,
     keep: Callable[[Plan], None] | None = None,
     hold_first: Hold | None = None,
@@ -93,7 +96,9 @@ async def prepare_response(
         hold_first=hold_first,
     )
     async with attempts:
-        answer = response_answer(await attempts.begin(), services, quiet=quiet, attempts=attempts)
+        answer = response_answer(
+            await attempts.begin(), services, quiet=quiet, holds=holds, attempts=attempts
+        )
         if keep is not None:
             keep(answer.output.plan)
         await answer.prepare()

@@ -51,8 +51,9 @@ class ResponseOutput(Output[EventList]):
         storage: ResponseStorage,
         *,
         quiet: bool,
+        holds: bool,
     ) -> None:
-        """`quiet`: build items without events, because none are sent."""
+        """For the arguments see `response_answer`."""
         super().__init__()
         self.plan = plan
         self.model = plan.model
@@ -64,6 +65,7 @@ class ResponseOutput(Output[EventList]):
         self._services = services
         self._scope = scope
         self._quiet = quiet
+        self._may_hold = holds and not quiet and not plan.background
         aligner = LogprobAligner(shows_ids=plan.shows_ids) if plan.wants_logprobs else None
         self.assembler = ResponseAssembler(
             plan.response,
@@ -149,10 +151,8 @@ class ResponseOutput(Output[EventList]):
 
     @property
     def holds(self) -> bool:
-        if self._quiet or self.in_background:
-            return False
         first = self._first
-        return self.model.may_refuse(None if first is None else first.request)
+        return self._may_hold and self.model.may_refuse(None if first is None else first.request)
 
     def usage(self) -> Usage:
         """So far; a compaction is a part of it, but not a turn."""

@@ -83,12 +83,6 @@ class StreamBody:
         """Send `part` before the next one."""
         self._unsent, self.write_chunk = self._unsent + part, None
 
-    def keep(self, part: bytes) -> None:
-        """Send `part` with the next one, or with the last."""
-        if part:
-            self._unsent += part
-            self.write_chunk = None
-
     async def open(self) -> Callable[[bytes], bool]:
         """Send the head before there is a part. Returns `write_chunk`. Called before any part is written, if at all."""
         if self._sending is not None:

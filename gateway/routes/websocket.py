@@ -311,7 +311,12 @@ class _Connection:
             )
         self._services.unknown_parameters.report("/v1/responses", request.unknown)
         run = await prepare_response(
-            request, self._services, size=len(data), owner=self._owner, unstored=lane.latest
+            request,
+            self._services,
+            size=len(data),
+            owner=self._owner,
+            unstored=lane.latest,
+            holds=False,
         )
 
         unsent: deque[Event] = deque()

@@ -17,33 +17,17 @@ from gateway.deltas import (
     CallEnded,
     CallStarted,
     Delta,
-    MessageStarted,
-    ReasoningDelta,
-    RefusalDelta,
     TextDelta,
 )
 from gateway.protocols import ToolResult
-from gateway.tools.roles import CallRole
 from gateway.wire.common import encode
 from gateway.wire.events import Event
 from gateway.wire.response import Response, Usage
 from gateway_testing.grammar import fold
+from tests.gateway.assembly.random_deltas import DELTAS, ROLES
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-ROLES = {
-    "client_fn": CallRole(),
-    "custom": CallRole(item_type="custom_tool_call"),
-    "spaced": CallRole(namespace="ns", shown_name="inner"),
-    "served": CallRole(item_type="mcp_call", server_label="tools"),
-    "python": CallRole(item_type="code_interpreter_call", server_label="cntr_1"),
-    "search": CallRole(item_type="web_search_call"),
-    "shell": CallRole(item_type="shell_call"),
-    "local_shell": CallRole(item_type="local_shell_call"),
-    "apply_patch": CallRole(item_type="apply_patch_call"),
-    "tool_search": CallRole(item_type="tool_search_call"),
-}
 USAGE = Usage(input_tokens=1, output_tokens=2, total_tokens=3)
-TEXT = st.text(min_size=1, max_size=8)
 
 
 def assembler(*, summarizes: bool = False) -> ResponseAssembler:
@@ -57,32 +41,6 @@ def assembler(*, summarizes: bool = False) -> ResponseAssembler:
     )
 
 
-@st.composite
-def calls(draw: st.DrawFn) -> list[Delta]:
-    name = draw(st.sampled_from([*ROLES, "unknown"]))
-    arguments = draw(
-        st.one_of(
-            st.lists(TEXT, max_size=3),
-            TEXT.map(lambda t: [json.dumps({"input": t, "code": t})]),
-            TEXT.map(lambda t: ['{"input": ', json.dumps(t), "}"]),
-            st.lists(TEXT).map(lambda t: ['{"commands": ', json.dumps(t), ', "command": ["ls"]}']),
-            st.sampled_from(["create_file", "delete_file"]).map(
-                lambda t: [json.dumps({"type": t, "path": "p", "diff": "+x"})]
-            ),
-        )
-    )
-    return [CallStarted(name), *map(CallArgumentsDelta, arguments), CallEnded()]
-
-
-BLOCK = st.one_of(
-    TEXT.map(lambda t: [TextDelta(t)]),
-    TEXT.map(lambda t: [ReasoningDelta(t)]),
-    TEXT.map(lambda t: [RefusalDelta(t)]),
-    st.sampled_from(["commentary", "final_answer", None]).map(lambda p: [MessageStarted(p)]),
-    st.just([BlockEnded()]),
-    calls(),
-)
-DELTAS = st.lists(BLOCK, max_size=10).map(lambda blocks: [d for block in blocks for d in block])
 ENDINGS = st.sampled_from(["finish", "length", "fail", "cancel"])
 
 

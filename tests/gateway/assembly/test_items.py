@@ -11,7 +11,7 @@ from gateway.assembly.items import ItemAssembler
 from gateway.deltas import Delta, TextDelta, joined
 from gateway.protocols import CallRecord, FinishReason, Source, ToolResult
 from gateway.wire.response import Response
-from tests.gateway.assembly.test_assembler import DELTAS, ROLES
+from tests.gateway.assembly.random_deltas import DELTAS, ROLES
 
 RESULT = ToolResult(
     text="【1†a】",
