@@ -29,7 +29,7 @@ logger = logging.getLogger("gateway.tools")
 
 _PREFIX: Final = items.ID_PREFIXES[items.McpApprovalRequest]
 _MADE, _NONCE, _MAC = 4, 8, 12
-"""Bytes of an id: Unix time, random, HMAC. Together they are as long as every other id."""
+"""Number of bytes of each part of an id: Unix time, random bytes, HMAC. The id is as long as any other id."""
 _MARGIN: Final = 3600.0
 """Seconds for which a claim outlives the expiry of its approval."""
 _SETTLING: Final = 5.0
@@ -72,7 +72,8 @@ class Approvals:
     async def create(
         cls, keys: Sequence[str], values: SharedValues, *, lifetime: float
     ) -> Approvals:
-        """Create with the configured keys or, if there are none, with one that all processes sharing `values` agree on."""
+        """Create with the configured keys. If there are none, with a key on which all processes that share `values`
+        agree."""
         if keys:
             return cls([key.encode() for key in keys], values, lifetime=lifetime)
         fresh = os.urandom(32)
@@ -101,7 +102,7 @@ class Approvals:
         owner: str | None,
         addresses: Mapping[str, str],
     ) -> None:
-        """Raise `InvalidRequest`, naming `param`, unless this server created exactly this `request` and it has not
+        """Raise `InvalidRequest`, naming `param`, if this server did not create exactly this `request`, or if it has
         expired."""
         made = _decoded(request.id)
         address = addresses.get(request.server_label, "")

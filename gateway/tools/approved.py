@@ -25,12 +25,12 @@ def approved_calls(
     told_names: Mapping[tuple[str, str], str],
     check: Callable[[items.McpApprovalRequest, ParamPath], None],
 ) -> list[ApprovedCall]:
-    """The calls that `own` approves and that the conversation shows as not yet run.
+    """The calls that the items `own` approve and that have not run yet, according to the conversation.
 
     `told_names` maps the tools of this request, by server label and name, to the names that the model sees. Raises
-    `InvalidRequest` for an approval without a request, and for a tool that this request does not offer. `check` is
-    called with each approval request and the parameter that approves it; it raises if this server did not create the
-    request.
+    `InvalidRequest` for an approval without an approval request, and for a tool that this request does not offer.
+    `check` is called with each approval request and the parameter that approves it; it raises if this server did not
+    create the approval request.
     """
     answers = {
         index: item for index, item in enumerate(own) if isinstance(item, items.McpApprovalResponse)

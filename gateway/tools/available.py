@@ -36,13 +36,13 @@ class AvailableTools(Struct, frozen=True):
     choices: Mapping[str, ToolServer] = {}
     """Servers with a `request_type`, by that type."""
     chat: Sequence[BoundTool] = ()
-    """Offered to the model in Chat Completions, whose requests cannot ask for them."""
+    """Offered to the model in Chat Completions, whose requests cannot select tools of the gateway."""
     chat_servers: Sequence[Callable[[], Sequence[ToolServer]]] = ()
     """Servers offered in Chat Completions whose tools are listed at each request."""
     unavailable: Literal["refuse", "omit"] = "refuse"
-    """How to treat a tool type that the gateway would have to run but does not have."""
+    """How to treat a requested tool type that the gateway would have to run and that is not configured."""
     forbidden: frozenset[str] = frozenset()
-    """Tool types that the gateway has, but not for this principal."""
+    """Tool types that are configured, but that this principal may not use."""
 
 
 def request_type(tool: Tool) -> str:
@@ -102,7 +102,8 @@ def permitted_to(
     tables: Mapping[str, AvailableTools],
     whole: AvailableTools,
 ) -> AvailableTools:
-    """What `principal` may use of `whole`, which is `offered_to` of the same model and tables."""
+    """The tools of `whole` that `principal` may use. `whole` is the result of `offered_to` for the same model and
+    tables."""
     if principal is None or principal.tools is None:
         return whole
     own = {key: table for key, table in tables.items() if key in principal.tools}

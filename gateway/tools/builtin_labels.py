@@ -17,13 +17,14 @@ _LABELS: Final[Mapping[str, wire.Tool]] = {
     "container": wire.ShellTool(),
     "web_search_preview": wire.WebSearchTool(),
 }
-"""The entry that means the same, by label."""
+"""Maps each label to the equivalent entry."""
 
 
 def builtin_of(tool: wire.Tool, types: Collection[str]) -> wire.Tool | None:
-    """The entry that selects the built-in tool of an MCP entry's label; None if it means another server.
+    """The entry that selects the built-in tool named by the label of the MCP entry `tool`. None if the entry selects an
+    MCP server: it has an address, or another label.
 
-    `types` are the types of the tools that the gateway runs itself. An entry with an address means the server there.
+    `types` are the types of the tools that the gateway runs itself.
     """
     if not isinstance(tool, wire.McpTool):
         return None
@@ -35,8 +36,8 @@ def builtin_of(tool: wire.Tool, types: Collection[str]) -> wire.Tool | None:
 
 
 def labelled(tools: Sequence[BoundTool], tool: wire.McpTool, param: ParamPath) -> list[BoundTool]:
-    """Those of `tools`, which the label of an MCP entry selects, that the entry allows. Raises `Unsupported` if their calls
-    are to be approved."""
+    """The tools among `tools` that the MCP entry `tool` allows. Its label has selected `tools`. Raises `Unsupported` if
+    the entry requires approval of their calls."""
     if tool.require_approval not in (UNSET, "never"):
         raise Unsupported(
             f"Calls of '{tool.server_label}' are not approved on this server. Send require_approval: 'never', or leave "
@@ -47,7 +48,8 @@ def labelled(tools: Sequence[BoundTool], tool: wire.McpTool, param: ParamPath) -
 
 
 def _allows(tool: wire.McpTool, offered: ServerTool) -> bool:
-    """Whether `allowed_tools` has the tool, by its name here or by the model's own (`browser.search`, `search`)."""
+    """Whether `allowed_tools` contains the tool, by the gateway's name for it or by the model's (`browser.search`,
+    `search`)."""
     wanted = tool.allowed_tools
     if isinstance(wanted, wire.McpToolFilter):
         if wanted.read_only is not UNSET:

@@ -1,4 +1,4 @@
-"""Calls and results among the items of a conversation, as the function calls that a model reads."""
+"""Converting the tool calls and results of a conversation to the function calls that a model reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.wire import items
 from gateway.wire.content import InputImage
 
 NOT_STORED = "(What this call gave is not kept.)"
-"""The result of a call whose item does not have it."""
+"""Text in place of a result that the call's item does not contain."""
 
 IMAGE_GENERATION: Final = "image_generation"
 IMAGE_MADE: Final = "An image was made."
@@ -28,11 +28,11 @@ class CallHistory:
     """Reads items in order. A renderer implements `add_call` and `add_result`, and may override `add_images`,
     `read_search` and `read_code`.
 
-    `param` is the place of an item in the request, for errors.
+    `param` is the position of an item in the request, for errors.
     """
 
     def __init__(self, tool_names: Collection[str], results: Mapping[str, CallRecord]) -> None:
-        """`tool_names` are the tools offered now; `results` are the turn's."""
+        """`tool_names` are the tools that are offered now. `results` are the known results of the turn, by item id."""
         self.tool_names = tool_names
         self.names: dict[str, str] = {}
         """Tool names of earlier calls, by call id."""
@@ -42,7 +42,7 @@ class CallHistory:
         self._awaiting: dict[str, items.McpApprovalRequest] = {}
 
     def add_call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
-        """Add a call. `arguments` are JSON, or what `read_code` gives."""
+        """Add a call. `arguments` are JSON, or the text that `read_code` passes."""
         raise NotImplementedError
 
     def add_result(self, call_id: str, text: str, param: ParamPath) -> None:
@@ -50,13 +50,14 @@ class CallHistory:
         raise NotImplementedError
 
     def add_images(self, images: Sequence[InputImage], param: ParamPath) -> None:
-        """Add the images of the result that was added last. By default, they are left out: its text mentions them."""
+        """Add the images of the result that was added last. By default they are left out; the text of the result
+        mentions them."""
 
     def read_call(self, item: items.Item, param: ParamPath) -> None:
         """Add the calls and results of an item that is not a message, reasoning, or output of a function.
 
-        Adds nothing for items that concern the request, which the turn's tools and settings reflect. Raises
-        `InvalidRequest` for items that cannot be shown to a model.
+        Adds nothing for items that set tools or settings: the turn already contains these. Raises `InvalidRequest` for
+        items that cannot be shown to a model.
         """
         match item:
             case items.FunctionCall():
@@ -128,7 +129,7 @@ class CallHistory:
                 )
 
     def _offered_name(self, label: str, name: str) -> str:
-        """The name under which the model sees a listed server's tool now."""
+        """The name by which the model sees the tool of a listed server in this turn."""
         full = qualified(label, name)
         return full if full in self.tool_names else name
 
@@ -152,8 +153,8 @@ class CallHistory:
         self.add_call(call_id, name, arguments, param)
 
     def answered(self, call_id: str) -> str | None:
-        """The name of the tool whose call has the result that comes now; None if there is none. Of several calls with one id,
-        the first without a result."""
+        """The name of the tool whose call the next result answers: the first call with this id that has no result yet.
+        None if there is no such call."""
         waiting = self._unanswered.get(call_id)
         return waiting.popleft() if waiting else self.names.get(call_id)
 
@@ -180,7 +181,7 @@ class CallHistory:
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON with spaces after commas and colons, as models know it."""
+    """`value` as JSON with spaces after commas and colons, as in the data that models were trained on."""
     return json.dumps(value, ensure_ascii=False)
 
 

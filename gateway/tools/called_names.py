@@ -1,4 +1,4 @@
-"""The tools that a model calls, by the names that it writes: not all models write the names that they were given."""
+"""Finding a tool by the name in a model's call, which may differ from the name that the model was given."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from gateway.protocols import ToolDefinition
 
 _BETWEEN = (".", "/", ":", "__")
-"""What models write between a namespace and a name."""
+"""Separators that models write between a namespace and a name."""
 _FUNCTIONS = "functions."
-"""The namespace of all functions, for models of several families and in the instructions of Codex."""
+"""The namespace of all functions in several families of models, and in the instructions of Codex."""
 
 
 def called_names(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
-    """`tools` by name, and by the other names that mean exactly one of them.
+    """Map names to tools: the names of `tools`, and all other names that can only mean one of them.
 
-    A tool in a namespace is also meant by `namespace.name`, and by its bare name if no other tool has it; any function is with
-    the prefix `functions.`.
+    A tool in a namespace is also found as `namespace.name`, and by its name alone if no other tool has that name. Every
+    function is also found with the prefix `functions.`.
     """
     named = {tool.name: tool for tool in tools}
     others: dict[str, ToolDefinition | None] = {}
@@ -26,7 +26,7 @@ def called_names(tools: Sequence[ToolDefinition]) -> dict[str, ToolDefinition]:
         for name in _other_names(tool):
             known = others.setdefault(name, tool)
             if known is not tool:
-                others[name] = None  # it means several
+                others[name] = None  # ambiguous
     for name, meant in others.items():
         if meant is not None:
             named.setdefault(name, meant)

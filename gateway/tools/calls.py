@@ -63,7 +63,7 @@ class PendingCall(Protocol):
 
     @property
     def approval_request_id(self) -> str | None:
-        """Id of the request with which the client approved the call; None if no approval was needed."""
+        """Id of the approval request that the client approved; None if the call needed no approval."""
         ...
 
 
@@ -79,11 +79,11 @@ class ApprovedCallRunner(Protocol):
 
 
 _NAMED: Final = 64
-"""Maximum number of tools that an error names."""
+"""Maximum number of tools that an error lists by name."""
 
 
 class _Progress:
-    """The reports of progress of one call. Those that follow too soon are dropped."""
+    """The progress reports of one call. Reports within `_PROGRESS_SECONDS` of the previous one are dropped."""
 
     def __init__(self, number: int, news: asyncio.Queue[_Progress | None]) -> None:
         self.number = number
@@ -116,9 +116,9 @@ class ToolCalls:
         once: ApprovedCallRunner | None = None,
         sees_images: bool = False,
     ) -> None:
-        """`turn` is the response's first. `max_calls` is the response's `max_tool_calls`; `max_uses` are limits
-        per request type. `once` runs approved calls and may be None if there are none. `sees_images`: whether
-        the model sees images of results."""
+        """`turn` is the first turn of the response. `max_calls` is the response's `max_tool_calls`; `max_uses` maps
+        request types to their limits. `once` runs approved calls; it may be None if there are none. `sees_images`:
+        whether the model sees the images of results."""
         self._response_id = response_id
         self._bound_tools = bound_tools
         self._turn = turn
@@ -135,7 +135,7 @@ class ToolCalls:
 
     @property
     def limit_reached(self) -> bool:
-        """Whether the limit on calls is reached."""
+        """Whether the maximum number of calls is reached."""
         return self._max_calls is not None and self._made >= self._max_calls
 
     @property
@@ -150,11 +150,11 @@ class ToolCalls:
     async def run(
         self, calls: Sequence[CallT], sessions: AsyncExitStack
     ) -> AsyncGenerator[tuple[CallT, ToolResult | None], None]:
-        """Run `calls` concurrently. Yields each with its result, in the order of `calls`; before that, each with None
-        when it reports progress.
+        """Run `calls` concurrently. Yields each call with its result, in the order of `calls`. Before that, yields a
+        call with None whenever it reports progress.
 
-        Sessions are opened in this task, and closed by the owner of `sessions`: many clients of tool servers must be
-        closed by the task that opened them.
+        Sessions are opened in this task, and closed with `sessions`: many clients of tool servers must be closed by the
+        task that opened them.
         """
         for call in calls:
             if (tool := self._bound_tools.get(call.name)) is not None:
@@ -297,8 +297,8 @@ def _span_attributes(name: str, entry: BoundTool) -> Attributes:
 
 
 def _session_key(tool: BoundTool) -> _SessionKey:
-    """The identities of the server, because two may have the same label, and of the context: the request may have the
-    server's tools by several entries, and without one."""
+    """The identities of the server and of the context. Two servers may have the same label, and several entries of a
+    request may select the same server."""
     return id(tool.server), id(tool.context)
 
 
@@ -313,7 +313,7 @@ def _failed(
 async def _open_session(
     label: str, context: AbstractAsyncContextManager[ToolSession]
 ) -> AsyncIterator[ToolSession]:
-    """A tool session. A failure to close it is logged and ignored."""
+    """Open a tool session. If closing it fails, the error is logged and ignored."""
     session = await context.__aenter__()
     try:
         yield session
@@ -326,7 +326,7 @@ async def _open_session(
 
 
 def call_arguments(text: str, is_code: bool) -> dict[str, Any] | str:
-    """A call's arguments as an object; or a string that explains to the model what is wrong with them."""
+    """The arguments of a call as an object. If they are invalid, a string that explains the error to the model."""
     try:
         value = decode_text(text or "{}")
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Functions and free-text tools of the client, which bear names of its own; optionally in namespaces."""
+"""Functions and free-text tools that the client defines, optionally in namespaces."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from gateway.wire import tools as wire
 ClientFunction: TypeAlias = wire.FunctionTool | wire.CustomTool | wire.NamespaceTool
 
 BRINGS_TOOLS = (items.AdditionalTools, items.ToolSearchOutput)
-"""The items that contain tools."""
+"""The types of items that contain tools."""
 
 
 def qualified_name(name: str, namespace: str | None) -> str:
-    """The single name under which the model sees a tool in a namespace. Renderers use it for earlier calls too."""
+    """The name by which the model sees a tool, with its namespace if it has one. Renderers use it for earlier calls
+    too."""
     if not namespace:
         return name
     return namespace + name if namespace.endswith("__") else f"{namespace}__{name}"
@@ -31,7 +32,7 @@ def qualified_name(name: str, namespace: str | None) -> str:
 def client_functions(
     tool: ClientFunction, param: ParamPath, *, without: Container[str] = ()
 ) -> Iterator[ClientTool]:
-    """The tools of one entry of `tools`, at `param`. Those that the model would see by a name in `without` are left out."""
+    """The tools of one entry of `tools`, at `param`. Tools whose name for the model is in `without` are left out."""
     if isinstance(tool, wire.NamespaceTool):
         namespace: str | None = tool.name
         inner = [((*param, "tools", at), each) for at, each in enumerate(tool.tools)]
@@ -69,9 +70,10 @@ def client_functions(
 
 
 def client_tools_of(context: Sequence[items.Item]) -> list[tuple[ParamPath, ClientFunction]]:
-    """The tools that the items of a conversation add to it, oldest first, each with its place.
+    """The tools that the items of a conversation define, oldest first, each with its position in the request.
 
-    They must be the client's functions or free-text tools, optionally in namespaces. Other types must be in `tools`.
+    Only functions and free-text tools of the client, optionally in namespaces, may be in items. Other types must be in
+    `tools`.
     """
     item_tools: list[tuple[ParamPath, ClientFunction]] = []
     for index, item in enumerate(context):

@@ -28,7 +28,7 @@ ClientCall: TypeAlias = (
 )
 
 CLIENT_TOOLS = ("apply_patch", "local_shell", "shell", "tool_search")
-"""The tool types, which are also the names that the model sees."""
+"""The tool types. The model sees them as the names of the tools."""
 
 _PREFIXES: dict[ClientCallType, str] = {
     "local_shell_call": items.ID_PREFIXES[items.LocalShellCall],
@@ -127,7 +127,7 @@ _TOOL_SEARCH = ToolDefinition(
 
 
 def client_tool(tool: wire.Tool, param: ParamPath) -> ClientTool | None:
-    """The client-run tool that the entry at `param` is; None for other tools."""
+    """The client-run tool of the entry at `param`; None for other tools."""
     item_type: ClientCallType
     match tool:
         case wire.LocalShellTool():

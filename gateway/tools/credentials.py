@@ -1,4 +1,4 @@
-"""The credentials in the MCP entries of a request: what is shown, stored and logged is without them."""
+"""Removing the credentials of MCP entries from requests before these are shown, stored or logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The earlier calls of a conversation, for tool sessions that continue what these have done."""
+"""The earlier calls of a conversation, for tool sessions that continue the work of these calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Records(CallHistory):
         super().__init__((), {})
         self.records: dict[str, CallRecord] = {}
         self._item_ids: dict[str, str] = {}
-        """By call id."""
+        """Maps call ids to item ids."""
         self._item_id = ""
 
     def read(self, item: items.Item) -> None:
@@ -31,7 +31,7 @@ class _Records(CallHistory):
         if isinstance(item, items.FunctionCallOutput | items.CustomToolCallOutput):
             self.add_result(item.call_id or "", text_of(item.output), ())
         elif not isinstance(item, _NO_CALLS):
-            with suppress(InvalidRequest):  # not a call whose result is text
+            with suppress(InvalidRequest):  # an item that is no call with a text result
                 self.read_call(item, ())
 
     def add_call(self, call_id: str, name: str, arguments: str, param: ParamPath) -> None:
@@ -47,8 +47,8 @@ class _Records(CallHistory):
 def earlier_calls(
     conversation: Sequence[items.Item], results: Mapping[str, CallRecord]
 ) -> dict[str, CallRecord]:
-    """All calls among the items, by item id, whoever ran them. `results` are the known records; for other calls, the
-    record has what the items show a model."""
+    """Records of all calls among the items, by item id, whether the gateway or the client ran them. `results` are the
+    known records. The record of any other call contains the text that a model would read."""
     made = _Records()
     for item in conversation:
         made.read(item)

@@ -1,4 +1,5 @@
-"""What the entries of a request's `tools` select: tools that the client runs, or tools that the gateway runs."""
+"""Finding the tools that the entries of a request's `tools` select: tools of the client, or tools that the gateway
+runs."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ from gateway.wire import tools as wire
 
 
 class Selection(Struct, frozen=True):
-    """Tools that the gateway runs, before their servers have seen the request."""
+    """Tools that the gateway runs, and that their servers have not accepted for the request yet."""
 
     tools: Sequence[BoundTool]
     context: SessionContext
-    """What their servers are told of the request."""
+    """The request, as their servers see it."""
     param: ParamPath = ()
-    """The place of the entry."""
+    """The position of the entry in the request."""
     label: str | None = None
     """The `server_label` that selected them."""
 
@@ -49,10 +50,11 @@ def tool_entries(
     listed: Container[int],
     taken: Container[str],
 ) -> Iterator[Entry]:
-    """All tools of a request but those of listed servers, in the order in which they are added to its toolset.
+    """Yield all tools of a request except those of listed servers, in the order in which they are added to its toolset.
 
-    `tools` are without those at the indices `listed`. `item_tools` are tools from input items; those whose names are
-    `taken` are left out. Lazy: an error is raised after the earlier tools have been yielded.
+    Entries of `tools` at the indices `listed` are skipped. `item_tools` are tools from input items; tools whose names
+    are in `taken` are left out. An error is raised when its entry is reached, after the earlier tools have been
+    yielded.
     """
     searched = any(isinstance(t, wire.ToolSearchTool) and t.execution == "client" for t in tools)
     asked: dict[str, wire.Tool] = {}
@@ -85,7 +87,7 @@ def tool_entries(
 def _selected(
     tool: wire.Tool, offered: AvailableTools, context: SessionContext, param: ParamPath
 ) -> Selection | None:
-    """What an entry selects of the tools that the gateway runs; None if it selects none of them."""
+    """The tools run by the gateway that an entry selects; None if it selects no such tool."""
     if (
         isinstance(tool, wire.McpTool)
         and (builtin := builtin_of(tool, offered.by_type)) is not None

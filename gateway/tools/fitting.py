@@ -1,4 +1,4 @@
-"""Tool servers adapted to one request: its entry in `tools`, its conversation and its owner."""
+"""Adapting tool servers to one request: to its entry in `tools`, its conversation and its owner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.tools.available import BoundTool
 
 
 def checked(server: ToolServer, context: SessionContext, param: ParamPath = ()) -> ToolServer:
-    """The server that a request uses in place of `server`, which accepts the request.
+    """The server that a request uses in place of `server`, after `server` has accepted the request.
 
-    Raises `GatewayError` with a parameter below `param`, the place of the context's entry.
+    Raises `GatewayError` with a parameter below `param`, the position of the context's entry.
     """
     with below(param):
         return server.check(context) or server
@@ -29,7 +29,7 @@ def below(param: ParamPath) -> AbstractContextManager[None]:
 def fitted(
     runnable: Sequence[BoundTool], context: SessionContext, param: ParamPath = ()
 ) -> list[BoundTool]:
-    """The tools that a request has, from servers that accept it. Raises like `checked`."""
+    """The tools in `runnable`, with their servers replaced as by `checked`. Raises the same errors."""
     servers: dict[int, ToolServer] = {}
     for each in runnable:
         if id(each.server) not in servers:

@@ -7,8 +7,9 @@
     def gateway_register_tools(register):
         register("weather", functions("weather", weather))
 
-The docstring is the description, the signature is the schema (any type that msgspec can decode; a description per argument
-by `Annotated[str, Meta(description=...)]`), the result is what the model reads: a string as it is, anything else as JSON.
+The docstring becomes the tool's description, and the signature its schema: of any types that msgspec can decode, with a
+description of an argument by `Annotated[str, Meta(description=...)]`. The model reads the result: a string unchanged,
+anything else as JSON.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from gateway.shares import FairThreads
 Function = Callable[..., Any]
 
 FUNCTION_THREADS = "tool-function"
-"""How the names of the threads begin that functions run in, all of a process in the same ones."""
+"""Prefix of the names of the threads in which functions run. All functions of a process share these threads."""
 
 _THREADS = FairThreads(32, thread_name_prefix=FUNCTION_THREADS)
-"""Not asyncio's own threads: functions that hang would hold up large requests, which are read and rendered in those."""
+"""Separate from asyncio's threads, in which large requests are read and rendered: functions that hang would delay
+these."""
 
 
 class PythonTool:
@@ -77,8 +79,8 @@ class PythonTool:
     async def call(self, arguments: dict[str, Any]) -> ToolResult:
         """Run the function. Wrong arguments and exceptions become results that the model reads.
 
-        A synchronous function runs in one of 32 threads that all functions share, and waiting for one counts towards the time limit.
-        Cancelling the call does not stop it.
+        A synchronous function runs in one of 32 threads that all functions share; waiting for a thread counts towards
+        the time limit. Cancelling the call does not stop such a function.
         """
         try:
             decoded = msgspec.convert(arguments, self._arguments)
@@ -117,7 +119,8 @@ class FunctionServer(ToolServer):
 def functions(
     label: str, *tools: Function, time_limit: float = 60.0
 ) -> Callable[[Any], AbstractAsyncContextManager[ToolServer]]:
-    """What `gateway_register_tools` registers for plain functions. `label` is the server's name in `mcp_call` items."""
+    """Make the opener of a tool server for plain functions, to be registered by `gateway_register_tools`. `label` is
+    the server's name in `mcp_call` items."""
     server = FunctionServer(label, [PythonTool(tool, time_limit=time_limit) for tool in tools])
 
     @asynccontextmanager

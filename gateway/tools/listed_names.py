@@ -1,7 +1,7 @@
-"""The names under which a model sees the tools of listed servers.
+"""The names by which a model sees the tools of listed servers.
 
-What a server calls its tools never decides whose tool a name means: servers that a request names by their addresses are not
-trusted with the names of others.
+A server cannot take over the name of another server's tool by its choice of names: servers that a request gives by
+their addresses are not trusted.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 LONGEST: Final = 128
-"""Maximum length of a name, as OpenAI's API has it."""
+"""Maximum length of a name in OpenAI's API."""
 _LONGEST_PREFIX: Final = 64
 _BETWEEN: Final = "__"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_.-]")
 
 
 def clean(name: str) -> str:
-    """The name with only the characters that names in prompts may have."""
+    """`name`, reduced to the characters that names in prompts may have."""
     return _NOT_IN_NAMES.sub("_", name)
 
 
@@ -28,25 +28,25 @@ def qualified(label: str, name: str) -> str:
 
 
 class ListedNames:
-    """Names of one request's tools. Each listed server has its label, and two underscores, as a prefix that only its own tools
-    have. Where several prefixes fit a name, it belongs to the longest."""
+    """Names for the tools of one request. The label of a listed server and two underscores are a prefix that only the
+    tools of this server have. A name that begins with several prefixes belongs to the longest of them."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        """`labels` are those of all listed servers. The labels of trusted ones come first."""
+        """`labels` are the labels of all listed servers, those of trusted servers first."""
         self._prefixes: dict[str, str] = {}
         for label in dict.fromkeys(labels):
             prefix = clean(label)[:_LONGEST_PREFIX]
             number = 2
             while (
                 prefix + _BETWEEN in self._prefixes.values()
-            ):  # differs only in what is cleaned or cut off
+            ):  # differs only in characters that were replaced or cut off
                 prefix = f"{clean(label)[: _LONGEST_PREFIX - 8]}_{number}"
                 number += 1
             self._prefixes[label] = prefix + _BETWEEN
 
     def free(self, label: str, name: str, taken: Container[str], *, trusted: bool) -> str:
-        """A name for the tool `name` of the server `label` that is not `taken`: without the label only if the server is `trusted`
-        and the name begins with the prefix of no other."""
+        """A name that is not in `taken`, for the tool `name` of the server `label`. It lacks the label only if the
+        server is `trusted` and `name` does not begin with another server's prefix."""
         own = self._prefixes[label]
         bare = clean(name)[:LONGEST]
         if trusted and bare not in taken and self._owner(bare) in (None, own):

@@ -1,4 +1,5 @@
-"""Tools that requests ask the gateway to run but that are not available: refused, or omitted and reported."""
+"""Requested tools that the gateway would have to run and that are not available. They are refused, or omitted and
+reported."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _ALWAYS = ("function", "custom", "namespace", *CLIENT_TOOLS)
 
 
 def omitted_type(tool: Tool, offered: AvailableTools, param: ParamPath) -> str:
-    """The `request_type` of an entry at `param` that is not in `offered`. Raises `PermissionDenied` or `Unsupported` unless
-    the configuration omits such entries."""
+    """The `request_type` of an entry at `param` that is not in `offered`, if the configuration says that such entries
+    are omitted. Otherwise raises `PermissionDenied` or `Unsupported`."""
     kind, type_ = type_of(tool), request_type(tool)
     if type_ in offered.forbidden:
         raise PermissionDenied(

@@ -1,4 +1,4 @@
-"""Tool results as the model gets them: text with notes for images, images, and limits."""
+"""Preparing tool results for the model: text, notes in place of images, images that the model sees, and limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gateway.wire.content import InputImage
 
 _SEEN_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _MAX_SEEN: Final = 8
-"""Images of one result that a model sees."""
+"""Maximum number of images of one result that a model sees."""
 _MAX_SEEN_BYTES: Final = 8_388_608
-"""Total size of these. They are stored with the response."""
+"""Maximum total size of these images in bytes. They are stored with the response."""
 
 
 def seen_images(images: Sequence[ToolImage]) -> tuple[list[ToolImage], list[InputImage]]:
-    """Those of `images` that a model can see, and the parts that show them."""
+    """The images that a model can see, and the parts that show them."""
     seen: list[ToolImage] = []
     left = _MAX_SEEN_BYTES
     for image in images:
@@ -29,7 +29,7 @@ def seen_images(images: Sequence[ToolImage]) -> tuple[list[ToolImage], list[Inpu
 
 
 def with_notes(text: str, images: Sequence[ToolImage], seen: Sequence[ToolImage] = ()) -> str:
-    """`text`, with a note in the place of each image. `seen` are those that the model sees."""
+    """`text`, with a note for each image. `seen` are the images that the model sees."""
     parts: list[str] = []
     after: list[str] = []
     end = 0

@@ -1,4 +1,4 @@
-"""Listing the tools of the servers that a request selects, before the model is called."""
+"""Listing the tools of the servers that a request selects, before the model generates."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class ListedServer(Struct, frozen=True, kw_only=True):
 
     @property
     def named_by_address(self) -> bool:
-        """Whether the request gave the server's address, so that the configuration does not vouch for it."""
+        """Whether the server's address comes from the request. Such a server is not trusted as configured ones are."""
         entry = self.context.entry
         return isinstance(entry, wire.McpTool) and isinstance(entry.server_url, str)
 
     def listing(self) -> items.McpListTools:
-        """The same as an item of the response, without an id."""
+        """The list of tools as an item of the response, without an id."""
         return items.McpListTools(
             server_label=self.server.label,
             tools=[
@@ -76,8 +76,8 @@ async def list_request_tools(
 ) -> RequestTools:
     """List the tools of all servers that `tools` selects, concurrently.
 
-    `choices` maps entry types to the servers to choose from; `context` has no entry; `builtins` are the types of the tools
-    that are selected without a choice, also by an MCP entry with their label. Raises `GatewayError` with the
+    `choices` maps entry types to the servers that they select. `context` has no entry. `builtins` are types of tools
+    that are not in `choices`, which an MCP entry may also select by their label. Raises `GatewayError` with the
     parameter for an address that must not be reached. A server that cannot be reached has an `error` and no tools.
     """
     if not choices:
@@ -178,8 +178,8 @@ def _allowed(entry: wire.McpTool, tool: ServerTool) -> bool:
 
 
 def _needs_approval(entry: wire.Tool | None, tool: ServerTool) -> bool:
-    """The request decides; if it says nothing, the server does. A tool that the request's filter excludes needs
-    approval."""
+    """Whether calls of a tool need approval. The request decides; if it does not set this, the server does. A tool that
+    the request's filter excludes needs approval."""
     wish = entry.require_approval if isinstance(entry, wire.McpTool) else UNSET
     match wish:
         case wire.McpApprovalFilter():
@@ -203,7 +203,7 @@ def _fits(wanted: wire.McpToolFilter, tool: ServerTool) -> bool:
 def new_listings(
     requested: RequestTools, context: Sequence[items.Item]
 ) -> list[items.McpListTools]:
-    """The tool lists to show in the response: those of servers that the conversation has no list of yet."""
+    """The tool lists to show in the response: of the servers whose lists are not in the conversation yet."""
     if not requested.named:
         return []
     shown = {

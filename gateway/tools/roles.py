@@ -36,9 +36,10 @@ class CallRole(Struct, frozen=True, kw_only=True):
 
     @property
     def marks_encrypted(self) -> bool:
-        """Whether a call says that none of its arguments is encrypted, because the tool's schema asks for that.
+        """Whether the tool's schema requires that a call states which arguments are encrypted. The gateway encrypts
+        none.
 
-        Looked up when the tool is called: a request may have many tools with large schemas.
+        Computed when the tool is called: a request may have many tools with large schemas.
         """
         properties = (
             self.parameters.get("properties") if isinstance(self.parameters, dict) else None
@@ -61,24 +62,24 @@ FUNCTION = CallRole()
 """The default: a function that the client runs."""
 
 NO_TOOL = CallRole(item_type="mcp_call", server_label="unknown")
-"""Of calls of tools that do not exist, which the gateway answers with an error."""
+"""The role of tools that do not exist. The gateway answers their calls with an error."""
 
 
 def with_unknown(roles: Mapping[str, CallRole]) -> Mapping[str, CallRole]:
-    """`roles`, in which calls of other tools are answered by the gateway, for the model to try again.
+    """Extend `roles`: calls of tools that do not exist have the role `NO_TOOL`, so that the model can try again.
 
-    Only if the gateway runs all tools: a client with tools of its own gets the call.
+    Returns `roles` unchanged unless the gateway runs all tools: a client with its own tools gets such calls.
     """
     return _AnsweredRoles(roles) if roles and answers_unknown(roles) else roles
 
 
 def answers_unknown(roles: Mapping[str, CallRole]) -> bool:
-    """Whether the gateway answers calls of tools that do not exist: if it runs all tools."""
+    """Whether the gateway answers calls of tools that do not exist. It does if it runs all tools."""
     return bool(roles) and all(role.server_label for role in roles.values())
 
 
 class _AnsweredRoles(Mapping[str, CallRole]):
-    """Roles of which every name has one."""
+    """Maps every name to a role."""
 
     def __init__(self, roles: Mapping[str, CallRole]) -> None:
         self._roles = roles

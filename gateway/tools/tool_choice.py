@@ -16,22 +16,23 @@ from gateway.wire.field_errors import MAX_TOOLS, check_length
 
 
 class KnownTools(Struct, frozen=True, kw_only=True):
-    """The tools of one request, indexed by what a tool choice can name. Values are the names that the model sees."""
+    """The tools of one request, indexed by the properties that a tool choice can name. Values are the names that the
+    model sees."""
 
     roles: Mapping[str, CallRole]
     """Keyed by the name that the model sees."""
     listed: Mapping[tuple[str, str], str]
     """Keyed by server label and tool name."""
     by_type: Mapping[str, Collection[str]]
-    """Gateway-run tools, keyed by their request type."""
+    """Tools that the gateway runs, keyed by their request type."""
     omitted: Collection[str] = ()
-    """Tool types of the request that are not available, and so not offered to the model."""
+    """Requested tool types that are not available and are therefore not offered to the model."""
 
 
 def resolve_choice(
     choice: wire.ToolChoice | None, definitions: Sequence[ToolDefinition], known: KnownTools
 ) -> tuple[Sequence[ToolDefinition], ToolChoice]:
-    """The tools that remain to choose from, and the choice for the model.
+    """The tools from which the model may choose, and the choice in the form for the model.
 
     Raises `InvalidRequest` or `Unsupported` with the precise parameter.
     """
@@ -113,7 +114,8 @@ def _of_server_named(choice: wire.McpChoice, known: KnownTools) -> str:
 
 
 def _of_type(kind: Any, known: KnownTools) -> list[str]:
-    """The tools of a built-in type: the client's own of that name, otherwise those that the gateway runs."""
+    """The names of the tools of a built-in type: the client's tool of that name if there is one, otherwise the
+    gateway's tools."""
     if kind in CLIENT_TOOLS and kind in known.roles:
         return [kind]
     names = known.by_type.get(kind, ()) if isinstance(kind, str) else ()

@@ -1,4 +1,4 @@
-"""The toolset of one request: definitions for the model, who runs each tool, and how its calls are shown."""
+"""The toolset of one request: the definitions for the model, who runs each tool, and how calls are shown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Toolset(Struct, frozen=True, kw_only=True):
     """Tools of listed servers: (server label, tool name) → the name that the model sees."""
     choice: ToolChoice = "auto"
     omitted: Sequence[str] = ()
-    """Tool types that the request asks the gateway to run but that are not available."""
+    """Requested tool types that the gateway would have to run and that are not available."""
 
 
 class _Builder:
@@ -69,8 +69,8 @@ class _Builder:
         self.roles[definition.name] = tool.role
 
     def serve(self, bound: BoundTool, label: str | None) -> None:
-        """Offer a tool that the gateway runs, unless the client has a tool of that name. `label` is the `server_label` that
-        selects it, if one does."""
+        """Offer a tool that the gateway runs. Does nothing if the client has a tool of that name. `label` is the
+        `server_label` that selected the tool, if any."""
         definition = self.definition_for(bound.tool)
         name = definition.name
         if name not in self.definitions:
@@ -83,8 +83,8 @@ class _Builder:
             self.listed[label, name] = name
 
     def serve_listed(self, listed: ListedServer, names: ListedNames) -> None:
-        """Offer the tools of a listed server. If a name is taken, or the server was named by the request, the model sees it
-        prefixed with the server's label."""
+        """Offer the tools of a listed server. The name that the model sees begins with the server's label if the tool's
+        own name is taken, or if the server's address comes from the request."""
         label = listed.server.label
         for tool in listed.tools:
             name = tool.definition.name
@@ -102,8 +102,8 @@ class _Builder:
             self.listed[label, name] = prompt_name
 
     def accept_bare_names(self, listed: ListedServer) -> None:
-        """Accept calls of a server's tools also without the label, though the model does not see these names. For a request that
-        has no other tools."""
+        """Also accept calls of a server's tools by their names without the label, although the model does not see these
+        names. Used for requests without other tools."""
         for tool in listed.tools:
             name = tool.definition.name
             prompt_name = self.listed[listed.server.label, name]
@@ -128,9 +128,10 @@ def build_toolset(
 ) -> Toolset:
     """Resolve a request's tools. Raises `InvalidRequest` or `Unsupported` with the precise parameter.
 
-    `requested` has the servers that entries of `tools` select. Their tools are added last, so they are renamed if names
-    clash, and those of servers that the request names by an address after all others. `item_tools` are tools from input
-    items, each with its parameter path. `renderer` may be a `BuiltinToolRenderer`. `context` describes the request to tool servers, without an entry.
+    `requested` contains the servers that entries of `tools` select. Their tools are added last, so that they are
+    renamed if names clash; the tools of servers whose addresses come from the request are added after all others.
+    `item_tools` are tools from input items, each with its parameter path. `renderer` may be a `BuiltinToolRenderer`.
+    `context` describes the request to tool servers, without an entry.
     """
     nothing_given = not (tools or item_tools or requested.named or requested.offered)
     if nothing_given and not offered.always and choice is None:
