@@ -109,12 +109,13 @@ class GatewayApp(Litestar):
     client_address: ClientAddress | None = None
     """Finds the addresses of clients, if they are logged."""
     services: Services | None = None
-    """What requests are answered with; None before start-up."""
+    """The services that requests use; None before start-up."""
     direct_routes: Mapping[str, Handle] = {}
-    """The functions that answer `POST` requests of the routes that most requests go to, by path."""
+    """Maps the paths of the most frequent `POST` routes to the functions that answer them."""
 
     def use(self, services: Services) -> None:
-        """Answer requests with `services`, from now on. Raises `ConfigurationError` for invalid routes of APIs."""
+        """Use `services` for all requests from now on. Raises `ConfigurationError` if the routes of an API are
+        invalid."""
         attach_services(self, services)
         apis = keep_apis(self, services)
         services.send = InternalRequests(self)
@@ -128,8 +129,10 @@ class GatewayApp(Litestar):
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        """Litestar's, without those for pydantic and attrs, whose types no route has: importing them takes a tenth of the
-        start."""
+        """Return Litestar's default plugins without those for pydantic and attrs.
+
+        No route uses types of these libraries, and importing them takes a tenth of the start-up time.
+        """
         return [*plugins, MsgspecDIPlugin()]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -153,7 +156,7 @@ class GatewayApp(Litestar):
         stats = RequestStats(request_id.decode(), method=scope["method"])
         if (
             stats.method == "HEAD"
-        ):  # answered as a GET; the server, which has a scope of its own, omits the body
+        ):  # answered like a GET; the server keeps the original scope and omits the body
             scope = {**scope, "method": "GET"}
         scope[REQUEST_ID] = request_id
         stats.enter()
@@ -175,7 +178,7 @@ class GatewayApp(Litestar):
         try:
             await self._answer(scope, receive, head.send, added, stats, caller)
         finally:
-            # The server's `send` refers to the scope: they would be left to the garbage collector.
+            # The server's `send` refers to the scope: without this, only the garbage collector could free the cycle.
             scope.pop(DIRECT_SEND, None)
             stats.end_span()
             if services is not None:
@@ -190,7 +193,10 @@ class GatewayApp(Litestar):
         stats: RequestStats,
         caller: Caller,
     ) -> None:
-        """Check a request and answer it. `added` are the headers of its answer; `caller` receives its principal."""
+        """Check a request and answer it.
+
+        `added` are headers of the answer; headers of a refusal are appended to it. The principal is stored in `caller`.
+        """
         services = scope[SERVICES]
         try:
             if INTERNAL_CALLER not in scope:
@@ -223,7 +229,7 @@ class GatewayApp(Litestar):
                 services.in_progress.end(epoch)
 
     def _direct_handler(self, scope: Any) -> Handle | None:
-        """The function that answers a request of a frequent route; None if the framework has to find it."""
+        """The function that answers a request to a frequent route; None if Litestar has to route the request."""
         if scope["method"] != "POST" or scope.get("root_path") or self.cors_config is not None:
             return None
         return self.direct_routes.get(scope["path"])
@@ -231,14 +237,14 @@ class GatewayApp(Litestar):
     async def _answer_directly(
         self, handle: Handle, scope: Any, receive: Any, send: Any, stats: RequestStats
     ) -> None:
-        """Answer a request by `handle`, as Litestar does, without its router and its layers for what the route does not use."""
-        # With more than 21 entries, the dictionary would take twice as much.
+        """Answer a request with `handle`, as Litestar would, but without Litestar's router and unused layers."""
+        # With more than 21 entries, the dictionary would take twice as much memory.
         scope["litestar_app"], scope["path_template"] = self, scope["path"]
         request: HttpRequest = Request(scope, receive, send)
         try:
             answer = await handle(request)
             del request  # a stream that waits for its model holds as little as possible
-            scope.pop("state", None)  # what Litestar kept of the request
+            scope.pop("state", None)  # where Litestar stores data of the request
             await answer(scope, receive, send)
         except Exception as error:
             if stats.status:  # the answer has begun
@@ -252,7 +258,7 @@ class GatewayApp(Litestar):
 OPENAI_VERSION = b"2020-10-01"
 """The header `openai-version`, as OpenAI's API sends it."""
 _FREQUENT = (create_response, create_chat_completion, create_completion, create_embeddings)
-"""Handlers with no parameter but the request, which return an ASGI application."""
+"""Handlers that take only the request and return an ASGI application."""
 _CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
@@ -267,8 +273,8 @@ def _request_id(scope: Scope) -> bytes:
 def create_app(config: Config, plugins: PluginSet) -> Litestar:
     """Create the complete ASGI application that serves `config` with `plugins`.
 
-    Its lifespan opens the selected engines, tools and store, and closes them in reverse order. A configuration error
-    raises `ConfigurationError` during start-up, inside an exception group of Litestar's.
+    Its lifespan opens the selected engines, tools and store, and closes them in reverse order. A mistake in the
+    configuration raises `ConfigurationError` during start-up, inside an exception group from Litestar.
     """
 
     @asynccontextmanager
@@ -348,7 +354,7 @@ def _unknown_url(app: Litestar, method: str, path: str) -> NotFound:
 
 
 def as_gateway_error(request: HttpRequest, exception: Exception) -> GatewayError:
-    """Convert `exception` to the error that the client receives. Internal details are logged instead."""
+    """Convert `exception` to the error that the client receives. Internal details are logged, not returned."""
     if isinstance(exception, GatewayError):
         return exception
     if isinstance(exception, HTTPException):

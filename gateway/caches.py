@@ -1,4 +1,4 @@
-"""Caches that keep what was used last."""
+"""Caches that keep the most recently used values."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class _Entry(Generic[ValueT]):
 
 
 class _Owned(Generic[KeyT]):
-    """What one owner has in a cache."""
+    """The keys and total size of one owner's values in a cache."""
 
     __slots__ = ("keys", "size")
 
     def __init__(self) -> None:
         self.keys: OrderedDict[KeyT, None] = OrderedDict()
-        """The least recently used first."""
+        """Keys in order of use, the least recently used first."""
         self.size = 0
 
 
 _Rank: TypeAlias = tuple[int, int, str]
-"""How much an owner has, negated; when its oldest value was used; and its name."""
+"""Sort key of an owner: its number or total size of values, negated; when its oldest value was last used; its name."""
 
 
 class LruCache(Generic[KeyT, ValueT]):
-    """At most `most` values, whose sizes are at most `max_size` together. The newest always stays. Thread-safe.
+    """A thread-safe cache of at most `most` values with a total size of at most `max_size`. The newest value always stays.
 
-    The least recently used value is dropped first, of the owner (`gateway.shares`) who has put most into it: nobody's values are
-    dropped for those of an owner who has more. Who has a value may be told by the time of a request, so keys of what depends on
-    secrets have the owner in them.
+    If there are too many, the least recently used value of the owner (`gateway.shares`) with the most values is
+    dropped: an owner never loses a value to an owner that has more. The time of a request can reveal whether a value
+    is cached. The keys of values that depend on secrets should therefore contain the owner.
     """
 
     def __init__(self, most: int = sys.maxsize, *, max_size: int = sys.maxsize) -> None:
@@ -60,15 +60,16 @@ class LruCache(Generic[KeyT, ValueT]):
         self._ranks: dict[bool, list[_Rank]] = {
             by_size: [] for by_size, bound in bounds if bound != sys.maxsize
         }
-        """By whether sizes or numbers are compared: a heap of what each owner had, the first to lose a value first. A rank comes when
-        its owner puts a value. Later it is too early if anything: what is first is compared with what is, and corrected."""
+        """Two heaps of owners, compared by total size (True) or by number of values (False). The first owner is the
+        next to lose a value. An owner's rank is added when it puts a value. An outdated rank can only stand too early
+        in the heap; it is corrected when it comes first."""
         self._lock = threading.Lock()
 
     def __contains__(self, key: KeyT) -> bool:
         return key in self._entries
 
     def get(self, key: KeyT) -> ValueT | None:
-        """The value of a key, which is used thereby; None if there is none."""
+        """Return the value of a key and mark it as just used; None if there is no value."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -79,7 +80,7 @@ class LruCache(Generic[KeyT, ValueT]):
             return entry.value
 
     def put(self, key: KeyT, value: ValueT, size: int = 0) -> None:
-        """Keep a value of this size under a key, in place of any earlier one. It is the current owner's."""
+        """Store a value of size `size` for the current owner, replacing any earlier value of the key."""
         entry = _Entry(value, size, current_owner())
         with self._lock:
             if key in self._entries:
@@ -100,7 +101,7 @@ class LruCache(Generic[KeyT, ValueT]):
                 self._drop(self._next_to_go(key, by_size=len(self._entries) <= self._most))
 
     def _next_to_go(self, newest: KeyT, *, by_size: bool) -> KeyT:
-        """The oldest key of the owner who has most, but not `newest`."""
+        """The oldest key of the owner with the most values, except `newest`."""
         ranks = self._ranks[by_size]
         aside: _Rank | None = None
         while True:
@@ -112,7 +113,7 @@ class LruCache(Generic[KeyT, ValueT]):
             rank = self._rank(ranks[0][2], owned, by_size)
             if rank != ranks[0]:
                 heapreplace(ranks, rank)
-            elif oldest == newest:  # it is the only one of its owner
+            elif oldest == newest:  # the owner's only value
                 aside = heappop(ranks)
             else:
                 if aside is not None:
@@ -142,20 +143,21 @@ class LruCache(Generic[KeyT, ValueT]):
 
 
 class ComputedCache(Generic[KeyT, ValueT]):
-    """An LRU cache of values that take long to make. Values larger than `max_size` are not kept.
+    """An LRU cache of values that take long to compute. Values larger than `max_size` are not kept.
 
-    Concurrent calls with one key make its value once. The making is cancelled when all who wait for it are.
+    Concurrent calls with the same key compute the value once. If all of these calls are cancelled, the computation is
+    too.
     """
 
     def __init__(self, max_size: int, size_of: Callable[[ValueT], int]) -> None:
-        """`size_of` tells the size of a value, in the unit of `max_size`."""
+        """`size_of` returns the size of a value, in the unit of `max_size`."""
         self._max_size = max_size
         self._size_of = size_of
         self._values = LruCache[KeyT, ValueT](max_size=max_size)
         self._making: dict[KeyT, _Making[ValueT]] = {}
 
     async def get(self, key: KeyT, make: Callable[[], Coroutine[Any, Any, ValueT]]) -> ValueT:
-        """The value of a key, which `make` makes if it is not there. Raises what `make` raises."""
+        """Return the value of a key; if it is not cached, compute it with `make`. Raises what `make` raises."""
         if (found := self._values.get(key)) is not None:
             return found
         making = self._making.get(key)
@@ -172,7 +174,7 @@ class ComputedCache(Generic[KeyT, ValueT]):
                 making.task.cancel()
 
     def cancel(self) -> None:
-        """Cancel the making of all values. The calls that wait for them are cancelled too."""
+        """Cancel all computations. The calls that wait for them are cancelled too."""
         for making in self._making.values():
             making.task.cancel()
 
@@ -190,7 +192,7 @@ class ComputedCache(Generic[KeyT, ValueT]):
 
 
 class _Making(Generic[ValueT]):
-    """A value that is being made, and how many calls wait for it."""
+    """A value that is being computed, and the number of calls that wait for it."""
 
     def __init__(self, task: asyncio.Future[ValueT]) -> None:
         self.task = task

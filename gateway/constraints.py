@@ -1,9 +1,9 @@
-"""What an output must look like, said without any engine's syntax.
+"""Constraints on a model's output, independent of any engine's syntax.
 
-A `Constraint` is a small tree. A format builds it from the request's tools and schema in its own markup (`Sequence` of
-`Const("<tool_call>\\n")`, `JsonSchema(...)`, ...); an engine translates the tree into what it can enforce (llama.cpp: a
-GBNF grammar; vLLM: structured outputs or a structural tag). An engine that cannot enforce one raises
-`gateway.errors.Unsupported`; nothing is dropped in silence.
+A `Constraint` is a small tree. An output format builds it from the request's tools and schema, in the format's markup
+(`Sequence` of `Const("<tool_call>\\n")`, `JsonSchema(...)`, ...). An engine translates the tree into a form that it can
+enforce (llama.cpp: a GBNF grammar; vLLM: structured outputs or a structural tag). An engine that cannot enforce a
+constraint raises `gateway.errors.Unsupported`; no part is silently dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Grammar(Struct, frozen=True, tag=True):
 
 
 class FreeText(Struct, frozen=True, tag=True):
-    """Any text up to and including the first occurrence of `until`; any text to the end where it is None."""
+    """Any text up to and including the first occurrence of `until`. If `until` is None, any text to the end."""
 
     until: str | None = None
 
@@ -61,7 +61,7 @@ class OneOf(Struct, frozen=True, tag=True):
 
 
 class Repeat(Struct, frozen=True, tag=True):
-    """The body, at least `min` times and at most `max` times (None: without limit)."""
+    """The body, repeated at least `min` and at most `max` times (None: without limit)."""
 
     body: Constraint
     min: int = 1
@@ -69,9 +69,9 @@ class Repeat(Struct, frozen=True, tag=True):
 
 
 class Triggered(Struct, frozen=True, tag=True):
-    """Free text in which each occurrence of `trigger` must begin `body` (which starts with the trigger's own text).
+    """Free text in which each occurrence of `trigger` must begin `body`. `body` starts with the text of the trigger.
 
-    For `tool_choice: auto` with strict schemas: the model need not call, but what it calls is well-formed.
+    For `tool_choice: auto` with strict schemas: the model need not call a tool, but each call that it makes is valid.
     """
 
     trigger: str

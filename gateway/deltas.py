@@ -1,14 +1,14 @@
-"""What an output parser says: the small alphabet between a model's text and the API's items.
+"""Deltas: the events that an output parser emits while it reads a model's text.
 
-A parser emits these in the order of the model's output, and nothing else; `gateway.assembly.assembler` (Responses) and
+A parser emits only these, in the order of the model's output. `gateway.assembly.assembler` (Responses) and
 `gateway.chat.assembler` (Chat Completions) turn them into events and items. Grammar:
 
     output := ( ReasoningDelta | EncryptedReasoning | text | RefusalDelta | MessageStarted | BlockEnded | call )*
     text   := TextDelta | CitationStarted TextDelta+ CitationEnded?
     call   := CallStarted CallArgumentsDelta* CallEnded
 
-A change of kind ends the block before it. `BlockEnded` is needed only between two blocks of one kind (two messages in
-a row). Deltas with empty text are not emitted.
+A change of kind ends the previous block. `BlockEnded` is needed only between two blocks of the same kind, such as two
+messages in a row. Deltas with empty text are not emitted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class EncryptedReasoning(Struct, frozen=True, gc=False):
-    """The whole reasoning item in a form that only its upstream can read. Comes once per item, after its text, if any.
+    """A whole reasoning item, encrypted by the upstream server. Emitted once per item, after the item's text, if any.
 
-    Only engines with the capability `encrypted_reasoning` emit it, and read `content` back in a later turn.
+    Only engines with the capability `encrypted_reasoning` emit it. They accept `content` in a later turn.
     """
 
     content: str
@@ -38,8 +38,9 @@ class EncryptedReasoning(Struct, frozen=True, gc=False):
 class TextDelta(Struct, frozen=True, gc=False):
     """More of the answer's text.
 
-    `start` is the offset of `text` in the raw output, in characters of the `EngineOutput.text` fed so far: `text` is a
-    verbatim slice of it. Log probabilities are aligned by it. -1 where `text` is not a slice of the output.
+    `start` is the offset of `text` in the raw output, counted in characters of all `EngineOutput.text` fed so far;
+    `text` is a verbatim slice of that output. Log probabilities are aligned by `start`. It is -1 if `text` is not
+    such a slice.
     """
 
     text: str
@@ -47,42 +48,45 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class CitedSource(Struct, frozen=True, gc=False):
-    """What a span of text is based on. `url` is its address, or a fragment (`#documents/0`) that names it."""
+    """A source that a span of text cites. `url` is the source's address, or a fragment (`#documents/0`) that names
+    it."""
 
     url: str
     title: str = ""
 
 
 class CitationStarted(Struct, frozen=True, gc=False):
-    """A cited span begins with the next text. It replaces one that began before and has no end."""
+    """A cited span begins with the next text. An earlier span that has not ended is discarded."""
 
 
 class CitationEnded(Struct, frozen=True, gc=False):
-    """The cited span that began in this text ends here. A span without an end is ordinary text."""
+    """The open cited span ends here. A span without an end is ordinary text."""
 
     sources: tuple[CitedSource, ...]
 
 
 class RefusalDelta(Struct, frozen=True, gc=False):
-    """More of a refusal, from engines or formats that tell one from an answer."""
+    """More of a refusal, from engines or output formats that distinguish refusals from answers."""
 
     text: str
 
 
 class MessageStarted(Struct, frozen=True, gc=False):
-    """A message begins; `phase` says which kind, where the format knows (Harmony's commentary and final channels)."""
+    """A message begins. `phase` is its kind, if the output format knows it (Harmony's commentary and final
+    channels)."""
 
     phase: Literal["commentary", "final_answer"] | None = None
 
 
 class BlockEnded(Struct, frozen=True, gc=False):
-    """The open message or reasoning ends here; what follows is a new item even if it is of the same kind."""
+    """The open message or reasoning ends here. The next delta begins a new item, even if it is of the same kind."""
 
 
 class CallStarted(Struct, frozen=True, gc=False):
-    """A tool call begins. `name` is whole, as the model wrote it.
+    """A tool call begins. `name` is the complete name, as the model wrote it.
 
-    `call_id` is given only by formats that fix it (kimi, mistral); otherwise the assembler makes one.
+    `call_id` is set only by output formats in which the model writes it (kimi, mistral); otherwise the assembler
+    makes one.
     """
 
     name: str
@@ -90,7 +94,8 @@ class CallStarted(Struct, frozen=True, gc=False):
 
 
 class CallArgumentsDelta(Struct, frozen=True, gc=False):
-    """More of the open call's arguments: JSON text, whose parts add up to what the model wrote, `{}` for none."""
+    """More of the open call's arguments: JSON text. The texts of a call add up to what the model wrote, or to `{}` if
+    the call has no arguments."""
 
     text: str
 
@@ -115,9 +120,9 @@ Delta: TypeAlias = (
 
 
 def joined(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same output in as few deltas as can be: neighbours that add to one text are one.
+    """Return an equivalent list of deltas in which adjacent deltas of one text are merged.
 
-    Where they stand in the raw output is lost: this is not for log probabilities.
+    Offsets in the raw output are lost, so log probabilities can no longer be aligned.
     """
     out: list[Delta] = []
     for kind, group in groupby(deltas, type):

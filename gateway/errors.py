@@ -12,40 +12,40 @@ from types import TracebackType
 from typing import ClassVar, Final, TypeAlias
 
 ParamPath: TypeAlias = tuple[str | int, ...]
-"""The place of a parameter in a request: names and indices, outermost first, such as `("input", 3, "content", 0, "text")`.
-Empty for the request as a whole."""
+"""The position of a parameter in a request: names and indices, outermost first, such as
+`("input", 3, "content", 0, "text")`. Empty for the request as a whole."""
 
 
 def param_text(path: ParamPath) -> str:
-    """`path` as clients read it: `input[3].content[0].text`."""
+    """Format `path` for clients: `input[3].content[0].text`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
 def param_path(param: str | ParamPath) -> ParamPath:
-    """`param` as a path. A string is the name of a parameter at the top level; an empty one is the request as a whole."""
+    """Return `param` as a path. A string names a top-level parameter; an empty string is the request as a whole."""
     if isinstance(param, str):
         return (param,) if param else ()
     return param
 
 
 RETRY_SOON: Final[Mapping[str, str]] = {"retry-after": "1"}
-"""Headers of an answer to a request that may succeed in a second."""
+"""Headers of an error after which the client should retry in a second."""
 
 
 class GatewayError(Exception):
     """Base class of all errors with an HTTP meaning.
 
     `message` addresses the sender of the request: it says what was wrong and what to do. `at` is the path of the
-    parameter at fault; the constructor takes it as `param`, where a string is the name of a parameter at the top level.
-    `code` is OpenAI's machine-readable code, or None.
+    parameter at fault. The constructor's `param` is such a path, or the name of a top-level parameter. `code` is
+    OpenAI's machine-readable code, or None.
     """
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
     default_code: ClassVar[str | None] = None
     default_headers: ClassVar[Mapping[str, str]] = {}
-    """Headers of the answer where the constructor is given none."""
+    """Headers of the answer if the constructor gets none."""
 
     def __init__(
         self,
@@ -63,28 +63,29 @@ class GatewayError(Exception):
 
     @property
     def param(self) -> str | None:
-        """`at` as clients read it (`input[3].content[0].text`), or None."""
+        """`at` as text for clients (`input[3].content[0].text`); None if it is empty."""
         return param_text(self.at) if self.at else None
 
 
 def renamed_params(
     rename: Callable[[ParamPath], ParamPath],
 ) -> AbstractContextManager[None]:
-    """A context that renames the parameter of an error that leaves it, by `rename`."""
+    """A context manager that applies `rename` to the parameter of a `GatewayError` that is raised inside."""
     return _RenamedBy(rename)
 
 
 class RenamedParams(AbstractContextManager[None]):
-    """A context that renames the parameter of an error that leaves it. It may be entered several times.
+    """A context manager that renames the parameter of a `GatewayError` that is raised inside. It may be entered
+    repeatedly.
 
-    Errors of the gateway name places in a turn (`("input", 3)`, `("tools", 0, "parameters")`). `gateway.loop.error_params` has
-    a subclass for each API, which turns them into places in the client's request.
+    The gateway's errors name positions in a turn (`("input", 3)`, `("tools", 0, "parameters")`).
+    `gateway.loop.error_params` has a subclass for each API, which translates them to positions in the client's request.
     """
 
     __slots__ = ()
 
     def renamed(self, path: ParamPath) -> ParamPath:
-        """The place in the client's request of `path`; empty if it is not in the request."""
+        """The position in the client's request that corresponds to `path`; empty if there is none."""
         raise NotImplementedError
 
     def __enter__(self) -> None:
@@ -132,7 +133,7 @@ class AuthenticationError(GatewayError):
 
 
 class PermissionDenied(GatewayError):
-    """The API key is valid, but not for this operation: 403."""
+    """The API key is valid, but does not permit this operation: 403."""
 
     status = 403
     type = "invalid_request_error"
@@ -169,7 +170,7 @@ class Conflict(GatewayError):
 
 
 class ConversationFull(InvalidRequest):
-    """The conversation would exceed the server's limit: 400. Not 409, on which the SDKs retry."""
+    """The conversation would exceed the server's limit: 400. Not 409, after which OpenAI's SDKs would retry."""
 
     default_code = "conversation_too_large"
 
@@ -199,7 +200,7 @@ class UnsupportedMediaType(GatewayError):
 
 
 class RateLimited(GatewayError):
-    """A limit on running and queued requests is reached: 429. `retry_after` is in whole seconds."""
+    """A limit on running or queued requests is reached: 429. `retry_after` is in whole seconds."""
 
     status = 429
     type = "rate_limit_error"
@@ -213,7 +214,7 @@ class RateLimited(GatewayError):
         param: str | ParamPath = (),
         retryable: bool = True,
     ) -> None:
-        """`retryable`: whether the same request may be admitted later. OpenAI's SDKs do not repeat others."""
+        """`retryable`: whether the same request may be admitted later. If False, OpenAI's SDKs do not retry."""
         headers = {"retry-after": str(retry_after)}
         if not retryable:
             headers["x-should-retry"] = "false"
@@ -233,7 +234,7 @@ class TokenLimitReached(RateLimited):
 
 
 class EngineError(GatewayError):
-    """The engine failed on this request; others may succeed: 500."""
+    """The engine failed on this request; other requests may succeed: 500."""
 
     status = 500
     default_code = "server_error"
@@ -258,7 +259,7 @@ class StoreUnavailable(GatewayError):
 
 
 class ServerShuttingDown(GatewayError):
-    """The server is shutting down: it accepts no requests and ends those that still run: 503."""
+    """The server is shutting down, rejects new requests and ends running ones: 503."""
 
     status = 503
     type = "service_unavailable_error"

@@ -19,7 +19,7 @@ from gateway.wire.field_errors import missing
 
 _IN_MEMORY: Final = 1_048_576
 _MARGIN: Final = 65_536
-"""Maximum size, in bytes, of a form without its file."""
+"""Maximum size of a form without the file, in bytes."""
 _LONGEST_FIELD: Final = 4096
 _MAX_FIELDS: Final = 16
 
@@ -34,7 +34,7 @@ class Form(Struct, frozen=True, kw_only=True):
     content: IO[bytes]
     """The part with the file. Small files are in memory, larger ones in a temporary file."""
     filename: str
-    """The file name sent by the client, without folders. It may be empty or invalid as a file name."""
+    """The file name sent by the client, without folders. It may be empty, or not be a valid file name."""
     fields: Mapping[str, str]
     """The other parts, up to 4096 bytes each."""
 
@@ -45,7 +45,8 @@ async def uploaded(
 ) -> AsyncIterator[Form]:
     """Parse the form in a request's body, with a file of up to `max_bytes` in the part named `part`.
 
-    Raises `UnsupportedForm` with `advice` if the body is not a form, and another `GatewayError` if the form is invalid.
+    Raises `UnsupportedForm` with the message `advice` if the body is not a form, and another `GatewayError` if the form
+    is invalid.
     """
     boundary = _boundary(request.headers.get("content-type", ""), advice)
     with temporary_file(_IN_MEMORY) as content:
@@ -72,7 +73,7 @@ def _boundary(content_type: str, advice: str) -> str:
 async def _read(
     request: RouteRequest, boundary: str, content: Any, max_bytes: int, part: str
 ) -> tuple[str | None, dict[str, str]]:
-    """Write the file to `content`. Returns its name and the other fields."""
+    """Write the file to `content`. Returns the file's name, or None if there is no file, and the other fields."""
     from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
     fields: dict[str, str] = {}

@@ -1,4 +1,7 @@
-"""Histograms for what every request observes: those of Prometheus' client take two locks and some ten calls for each value."""
+"""Fast histograms for values that every request observes.
+
+The histograms of Prometheus' client take two locks and about ten calls for each value.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from prometheus_client.utils import floatToGoString
 
 
 class LightHistogram(Collector):
-    """A histogram of one process, which is shown as one of Prometheus' client is. Observed on one thread; collected on any."""
+    """A histogram of one process, exported like a `Histogram` of Prometheus' client.
+
+    Values must be observed on one thread; `collect` may be called on any.
+    """
 
     def __init__(
         self,
@@ -25,7 +31,7 @@ class LightHistogram(Collector):
         buckets: Sequence[float],
         registry: CollectorRegistry,
     ) -> None:
-        """`buckets` are upper bounds, in ascending order, without infinity."""
+        """`buckets` are the upper bounds in ascending order, without infinity."""
         self._name = name
         self._documentation = documentation
         self._label_names = labels
@@ -34,7 +40,7 @@ class LightHistogram(Collector):
         registry.register(self)
 
     def labels(self, *values: str) -> LightSeries:
-        """The series with these values of the labels, which is made if there is none."""
+        """Return the series with these label values, and create it if necessary."""
         series = self._series.get(values)
         if series is None:
             series = self._series[values] = LightSeries(self._bounds)
@@ -62,20 +68,20 @@ class LightHistogram(Collector):
 
 
 class LightSeries:
-    """The values of one combination of labels."""
+    """The observed values of one combination of label values."""
 
     __slots__ = ("_bounds", "_exemplars", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._exemplars: dict[int, tuple[Mapping[str, str], float, float]] = {}
-        """The last example of each bucket that has one: labels, value, Unix time."""
+        """The last exemplar of each bucket that has one: labels, value, Unix time."""
         self.counts = [0] * len(bounds)
-        """Values in each bucket alone."""
+        """Number of values in each bucket, not cumulative."""
         self.sum = 0.0
 
     def observe(self, amount: float, exemplar: Mapping[str, str] | None = None) -> None:
-        """Count a value. `exemplar`: labels of an example of its bucket, of at most 128 characters in all."""
+        """Count a value. `exemplar`: labels of an exemplar of the value's bucket, at most 128 characters in total."""
         at = bisect_left(self._bounds, amount)
         self.counts[at] += 1
         self.sum += amount
@@ -83,6 +89,6 @@ class LightSeries:
             self._exemplars[at] = exemplar, amount, time.time()
 
     def exemplar(self, bucket: int) -> Exemplar | None:
-        """The example of the bucket with that index, if it has one."""
+        """The exemplar of the bucket with index `bucket`, or None."""
         found = self._exemplars.get(bucket)
         return None if found is None else Exemplar(dict(found[0]), found[1], found[2])

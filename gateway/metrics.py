@@ -35,7 +35,7 @@ logger = logging.getLogger("gateway.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
-# The bounds of vLLM's histograms of the same names, so that both can be shown on one graph.
+# The bounds are those of vLLM's histograms of the same names, so that both can be shown in one graph.
 _FIRST_TOKEN_SECONDS = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560,
 )  # fmt: skip
@@ -47,7 +47,7 @@ _LATENCY_SECONDS = (
 )  # fmt: skip
 _TOKENS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
 _MAX_ID_LENGTH = 100
-"""Characters of a request id in an exemplar, which OpenMetrics limits to 128 in all."""
+"""Maximum characters of a request id in an exemplar. OpenMetrics limits an exemplar's labels to 128 in total."""
 
 
 class BackgroundCounts(Protocol):
@@ -64,12 +64,12 @@ class BackgroundCounts(Protocol):
 
     @property
     def lag(self) -> int:
-        """Number of events that are made and not yet confirmed by the store."""
+        """Number of events that the store has not confirmed yet."""
         ...
 
 
 class Queue(Protocol):
-    """A queue that `Metrics.watch_model` reports: running and waiting requests."""
+    """A model's queue, as `Metrics.watch_model` reports it: numbers of running and waiting requests."""
 
     @property
     def running(self) -> int: ...
@@ -127,7 +127,7 @@ class Metrics:
             registry=registry, multiprocess_mode="livesum",
         )  # fmt: skip
         self.open_streams = 0
-        """Streams that are being sent. Whoever sends one counts it here."""
+        """Streams that are being sent. The code that sends a stream increments and decrements it."""
         self._opened = Gauge(
             "gateway_model_opened", "0 if the last attempt to load the model failed, otherwise 1.", ["model"],
             registry=registry, multiprocess_mode="livemin",
@@ -168,19 +168,19 @@ class Metrics:
         )  # fmt: skip
         self._certificate: Gauge | None = None
         self._added: dict[Counter, int] = {}
-        """What is not yet added to counters; see `_add`."""
+        """Amounts that are not yet added to their counters; see `_add`."""
         self._answered: dict[tuple[str, int], Counter] = {}
         self._finished: dict[tuple[str, str], Counter] = {}
         self._of_kinds: dict[str, list[Counter]] = {}
         self._refreshers: list[Callable[[], None]] = []
         self._queue_refreshers: dict[str, Callable[[], None]] = {}
-        """By model."""
+        """By the model's name."""
         self._engines = _EngineCollector()
         registry.register(self._engines)
         self._scraping = asyncio.Lock()
 
     def certificate_expiry(self, unix_time: float) -> None:
-        """Report until when the server's certificate is valid."""
+        """Report the time at which the server's certificate expires."""
         if self._certificate is None:
             self._certificate = Gauge(
                 "gateway_tls_certificate_expiry_timestamp_seconds", "Unix time at which the server's certificate expires.",
@@ -195,7 +195,7 @@ class Metrics:
             self._states.labels(name, each).set(each == state)
 
     def forget_model(self, name: str, states: Iterable[str]) -> None:
-        """Report that a model is in none of `states` any more, and has no requests."""
+        """Report that a model has been removed: it is in none of `states` and has no requests."""
         self._queue_refreshers.pop(name, None)
         for gauge in (self._running, self._waiting):
             gauge.labels(name).set(0)
@@ -203,7 +203,8 @@ class Metrics:
             self._states.labels(name, each).set(0)
 
     def watch_model(self, name: str, queue: Queue) -> None:
-        """Report a model's running and waiting requests, read at each scrape. Replaces the queue of that name."""
+        """Report a model's running and waiting requests, read at each scrape. Replaces an earlier queue of that
+        name."""
         running, waiting = self._running.labels(name), self._waiting.labels(name)
 
         def refresh() -> None:
@@ -217,11 +218,11 @@ class Metrics:
         self._engines.add(model, engine)
 
     def unwatch_engine(self, engine: MeasuredEngine) -> None:
-        """Do not report an engine any more. Does nothing if it is not reported."""
+        """Stop reporting an engine. Does nothing if it is not reported."""
         self._engines.remove(engine)
 
     def request_answered(self, route: str, status: int) -> None:
-        # Looking up a counter by its labels is the most expensive step, so each counter is looked up once.
+        # Looking up a counter by its labels is the most expensive step, so the counters are cached.
         counter = self._answered.get((route, status))
         if counter is None:
             counter = self._answered[route, status] = self._requests.labels(route, str(status))
@@ -242,7 +243,7 @@ class Metrics:
         self._refreshers.append(refresh)
 
     def stored(self, seconds: float, *, failed: bool) -> None:
-        """Count the storing of a finished response."""
+        """Observe the time to store a finished response, in seconds."""
         self._store_seconds.labels("failed" if failed else "completed").observe(seconds)
 
     def run_finished(self, run: RunStats) -> None:
@@ -280,19 +281,19 @@ class Metrics:
                 added[counter] = added.get(counter, 0) + tokens
 
     def _add(self, counter: Counter, amount: int) -> None:
-        """Add to a counter that each request adds to. It is brought up to date by `refresh`: Prometheus' client takes a lock."""
+        """Add `amount` to a counter at the next `refresh`. Adding to it directly for each request would take a lock."""
         added = self._added
         added[counter] = added.get(counter, 0) + amount
 
     def fell_back(self, model: str, following: str) -> None:
-        """Count a request that moved on from a model to the following one."""
+        """Count a request that fell back from a model to the next one."""
         self._fallbacks.labels(model, following).inc()
 
     def parser_recovered(self, model: str, times: int) -> None:
         self._recoveries.labels(model).inc(times)
 
     def unknown_parameter(self, route: str, name: str) -> None:
-        """Count a request whose parameter `name` has no effect. `name` is one of a bounded number."""
+        """Count a request whose parameter `name` has no effect. The number of different names must be bounded."""
         self._unknown.labels(route, name).inc()
 
     def tool_called(self, tool: str, *, failed: bool, seconds: float) -> None:
@@ -304,8 +305,10 @@ class Metrics:
         self._omitted_tools.labels(kind).inc()
 
     def refresh(self) -> None:
-        """Set the gauges that are read from elsewhere, and bring counters up to date. With several workers each calls it once
-        a second, because a scrape reaches only one of them."""
+        """Update the gauges that are read from other objects, and add pending amounts to the counters.
+
+        If there are several workers, each calls this once a second, because a scrape reaches only one of them.
+        """
         added, self._added = self._added, {}
         for counter, amount in added.items():
             counter.inc(amount)
@@ -314,24 +317,27 @@ class Metrics:
             refresh()
 
     async def scrape(self, accept: str = "") -> tuple[bytes, str]:
-        """Like `exposition`, which takes tens of milliseconds where there are many series: it is written in a thread, one at a time.
-        Engines may read their own metrics before, for at most `REFRESH_SECONDS`."""
+        """Return the same as `exposition`, without blocking the event loop.
+
+        Writing many series takes tens of milliseconds, so it is done in a thread, one scrape at a time. Before that,
+        engines may fetch their own metrics, for at most `REFRESH_SECONDS`.
+        """
         await self._engines.refresh()
         async with self._scraping:
             self._read_all()
             return await asyncio.to_thread(self._written, accept)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics, of all workers if there are several, and their content type.
+        """Return all metrics and their content type. If there are several workers, the metrics of all are included.
 
-        The format is Prometheus' text format; or OpenMetrics, which has the request ids of examples, if the header
-        `accept` names it.
+        The format is OpenMetrics if the header `accept` names it, and otherwise Prometheus' text format. Only
+        OpenMetrics has exemplars with request ids.
         """
         self._read_all()
         return self._written(accept)
 
     def _read_all(self) -> None:
-        """Read what is of the event loop's thread."""
+        """Read the values that may only be read on the event loop's thread."""
         self.refresh()
         self._engines.read()
 
@@ -352,7 +358,7 @@ class Metrics:
 
 
 def several_processes() -> bool:
-    """Whether the metrics of several worker processes are shown as one."""
+    """Whether the metrics of several worker processes are merged."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -360,7 +366,7 @@ class _RunHistograms:
     """The histograms of runs, labelled with model and API."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        # Those of several processes are added up from files, which Prometheus' client writes.
+        # Metrics of several processes are summed from files, which only Prometheus' client writes.
         kind = Histogram if several_processes() else LightHistogram
 
         def made(name: str, text: str, buckets: tuple[float, ...]) -> Histogram | LightHistogram:
@@ -392,7 +398,7 @@ class _RunHistograms:
         )
 
     def of(self, model: str, api: str) -> _RunSeries:
-        # Looking up a series by its labels is expensive, so it is done once.
+        # Looking up a series by its labels is expensive, so the caller keeps the result.
         return _RunSeries(
             *(
                 histogram.labels(model, api)
@@ -449,11 +455,11 @@ class _WithoutCreated(Collector):
 
 
 REFRESH_SECONDS = 1.0
-"""How long a scrape waits for engines that have to ask for their metrics."""
+"""How long a scrape waits for engines that fetch their metrics from elsewhere, in seconds."""
 
 
 class _EngineCollector(Collector):
-    """The samples of all engines for Prometheus' client, merged to one family per metric."""
+    """Collects the samples of all engines for Prometheus' client, with one family per metric."""
 
     def __init__(self) -> None:
         self._engines: list[tuple[str, MeasuredEngine]] = []
@@ -466,7 +472,7 @@ class _EngineCollector(Collector):
         self._engines = [each for each in self._engines if each[1] is not engine]
 
     async def refresh(self) -> None:
-        """Let the engines read their metrics. Does not raise."""
+        """Let the engines fetch their metrics. Does not raise."""
         asked = [
             asyncio.ensure_future(engine.refresh_metrics())
             for _, engine in self._engines
@@ -485,7 +491,7 @@ class _EngineCollector(Collector):
         return ()  # known only at a scrape
 
     def collect(self) -> Iterable[Metric]:
-        """What was read last."""
+        """The families that `read` has read last."""
         return self._families
 
     def read(self) -> None:

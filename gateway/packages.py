@@ -1,4 +1,4 @@
-"""The packages of this project: which one offers what, for messages about what is not installed."""
+"""The packages of this project and the implementations that each offers, for messages about packages to install."""
 
 from __future__ import annotations
 
@@ -61,15 +61,15 @@ _OTHER_NAMES: Final = {
     ("tool", "web_search"): "browser",
     ("tool", "web_search_preview"): "browser",
 }
-"""Names that people know an offer by, such as OpenAI's types of tools."""
+"""Other names by which users know an offer, such as OpenAI's tool types."""
 _FORMATS: Final = "litegate-parsers"
-"""Offers the output formats of most model families, under about a hundred names."""
+"""The package with the output formats of most model families, under about a hundred names."""
 
 _HOOKS: Final = {"litegate-otel": "otel"}
-"""Packages that offer nothing by name, with the names of their plugins: they run if they are installed."""
+"""Packages that register no named offer, with the names of their plugins. They are active if they are installed."""
 
 WITHOUT_PLUGIN: Final = ("litegate-sql", "litegate-testing")
-"""Packages that register no plugin: the base of several stores, and the contract kits."""
+"""Packages that register no plugin: the common base of the SQL stores, and the contract kits."""
 
 PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS, *WITHOUT_PLUGIN}))
 """The names of this project's packages other than the core."""
@@ -101,29 +101,34 @@ LOCAL: Final = frozenset(
 
 
 def package_of(kind: str, name: str) -> str | None:
-    """The package of this project that offers `name`; for a parser, the one with most formats. None if there is none, or if
-    it is installed."""
+    """The package to install for the offer `name`; for an unknown parser, the package with most output formats.
+
+    None if no package of this project offers it, or if the package is already installed.
+    """
     package = package_with(kind, name) or (_FORMATS if kind == "parser" else None)
     return None if package is None or is_installed(package) else package
 
 
 def package_with(kind: str, name: str) -> str | None:
-    """The package of this project that offers `name`, installed or not. None if there is none, and for formats of the one with most."""
+    """The package of this project that offers `name`, installed or not.
+
+    None if there is none, and for the output formats of `litegate-parsers`, which are not listed by name.
+    """
     return _OFFERS.get((kind, name))
 
 
 def names_of(kind: str) -> list[str]:
-    """The names of that kind that packages of this project offer, installed or not; of parsers, none."""
+    """The names of that kind that this project's packages offer, installed or not, except those of `litegate-parsers`."""
     return [name for of, name in _OFFERS if of == kind]
 
 
 def other_names_of(kind: str) -> dict[str, str]:
-    """Other names that people know offers of that kind by, such as `web_search`, each with the name of the offer."""
+    """Maps other names that users know, such as `web_search`, to the names of the offers of that kind."""
     return {name: offer for (of, name), offer in _OTHER_NAMES.items() if of == kind}
 
 
 def offers_of(package: str) -> list[tuple[str, str]]:
-    """Kind and name of what a package of this project offers; for the one with most formats, none of their names."""
+    """The kinds and names of the offers of a package. For `litegate-parsers`, one entry with the name `-`."""
     if package == _FORMATS:
         return [("parser", "-")]
     if package in _HOOKS:
@@ -141,7 +146,7 @@ def is_installed(package: str) -> bool:
 
 
 def how_to_install(package: str | None) -> str:
-    """A sentence with the command that installs `package`, after a space; empty without one."""
+    """A sentence with the command that installs `package`, preceded by a space; empty if `package` is None."""
     if package is None:
         return ""
     command = f" `pip install {package}` installs it"

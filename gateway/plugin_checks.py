@@ -1,4 +1,4 @@
-"""Validation of plugins' hooks and registrations, with error messages."""
+"""Validation of plugins: their hooks, their registrations, and their tool servers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ CORE_COMMANDS: Final = frozenset(
         "serve", "uninstall", "usage",
     }
 )  # fmt: skip
-"""The commands of the gateway itself, whose names no plugin can register."""
+"""Names of the gateway's own commands. Plugins cannot register commands of these names."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _USABLE: Final[WeakSet[type[Struct]]] = WeakSet()
-"""Configuration classes that msgspec is known to be able to use. A process that starts several gateways, as in tests, inspects each once."""
+"""Configuration classes that msgspec can use. Cached for processes that start several gateways, such as tests."""
 
 
 class PluginInfo(Struct, frozen=True, kw_only=True):
@@ -59,15 +59,15 @@ class PluginInfo(Struct, frozen=True, kw_only=True):
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A plugin manager with the hook specifications and no plugins."""
+    """Create a plugin manager with the hook specifications and without plugins."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     return manager
 
 
 def mistake_in(plugin: Any, name: str, manager: pluggy.PluginManager) -> str | None:
-    """A description of the first mistake in a plugin's hooks, or None. If there is none, `manager` then has the plugin under
-    `name`."""
+    """Describe the first mistake in a plugin's hooks. If there is none, register the plugin under `name` in `manager`
+    and return None."""
     specs = {
         name: function
         for name, function in vars(hookspecs).items()
@@ -93,7 +93,7 @@ def mistake_in(plugin: Any, name: str, manager: pluggy.PluginManager) -> str | N
             return f"{member} is asynchronous, and hooks are plain functions"
     try:
         manager.register(plugin, name)
-    except pluggy.PluginValidationError as error:  # other checks of pluggy's
+    except pluggy.PluginValidationError as error:  # raised by pluggy's own checks
         return one_line(str(error))
     return None
 
@@ -121,11 +121,11 @@ _RENAMED: Final = {
 _ASYNC: Final = ("tools", "probe", "call")
 _WITHOUT_ARGUMENTS: Final = ("tools", "offered", "configured", "probe")
 _NEAR: Final = 0.8
-"""Similarity from which a name counts as another one misspelt."""
+"""Minimum similarity at which a name counts as a misspelling of another."""
 
 
 def tool_server_mistake(server: Any) -> str | None:
-    """A description of the first mistake in the class of a tool server, or None."""
+    """Describe the first mistake in the class of a tool server; None if there is none."""
     kind = type(server)
     if not isinstance(server, ToolServer):
         return f"{kind.__name__} is not derived from gateway.sdk.ToolServer"
@@ -168,12 +168,13 @@ def tool_server_mistake(server: Any) -> str | None:
 
 
 def one_line(text: str) -> str:
-    """`text` without its line breaks."""
+    """`text` on one line: each run of whitespace becomes a space."""
     return " ".join(text.split())
 
 
 class Registrar:
-    """The `register` argument of one plugin's register hook of one kind."""
+    """The `register` argument of a register hook, for one plugin and one kind. Raises `ConfigurationError` if called
+    with invalid arguments."""
 
     def __init__(
         self, kind: Kind, info: PluginInfo, offers: dict[tuple[str, str], Offer[Any]]
@@ -272,5 +273,5 @@ class Registrar:
 
 
 def article(kind: str) -> str:
-    """`kind` with its indefinite article."""
+    """`kind` with its indefinite article: `an engine`, `a tool`."""
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

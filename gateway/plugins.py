@@ -44,7 +44,7 @@ GROUP = "gateway"
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PLURALS = {"policy": "policies"}
-"""Plurals, in names of hooks, that are not formed with an s."""
+"""Irregular plurals in the names of register hooks."""
 
 
 class PluginFailure(Struct, frozen=True, kw_only=True):
@@ -52,15 +52,16 @@ class PluginFailure(Struct, frozen=True, kw_only=True):
 
     plugin: PluginInfo
     reason: str
-    """A sentence without its final full stop."""
+    """A sentence without the full stop."""
     fatal: bool = False
-    """Whether it stops the start even if not selected: a mistake in the plugin, or a conflict between two."""
+    """Whether the start fails even if the plugin is not selected: a mistake in the plugin, or a conflict of two
+    plugins."""
     wanted: bool = False
-    """Whether the configuration excludes it."""
+    """Whether the failure is intended: the configuration excludes the plugin."""
 
 
 class PluginSet:
-    """The loaded plugins and what they have registered."""
+    """The loaded plugins and their registered offers."""
 
     def __init__(
         self,
@@ -100,15 +101,16 @@ class PluginSet:
         return sorted(name for each, name in self._names if each == kind)
 
     def hooks_of(self, plugin: PluginInfo) -> list[str]:
-        """The hooks of a plugin other than register hooks."""
+        """The names of the hooks that a plugin implements, without register hooks."""
         loaded = self._manager.get_plugin(plugin.name)
         hooks = (caller.name for caller in self._manager.get_hookcallers(loaded) or ())
         return sorted(name for name in hooks if not name.startswith("gateway_register_"))
 
     def engine(self, name: str, where: str = "") -> Offer[OpenEngine]:
-        """The engine with that name or alias. Raises `ConfigurationError`, as the methods below do.
+        """The engine with that name or alias.
 
-        `where` is the configuration key that names it, for the message.
+        `where` is the configuration key that names the engine, for the error message. This and the following methods
+        raise `ConfigurationError` if no loaded plugin offers that name.
         """
         return self._find("engine", name, where)
 
@@ -169,7 +171,8 @@ class PluginSet:
         )
 
     def decode_config(self, offer: Offer[Any], table: Mapping[str, Any], where: str) -> Struct:
-        """Decode `table` as the offer's config. Raises `ConfigurationError` with the wrong key, prefixed by `where`."""
+        """Decode `table` as the offer's config. Raises `ConfigurationError` that names the wrong key, prefixed by
+        `where`."""
         try:
             return decode_table(table, offer.config, ())
         except TableError as error:
@@ -178,7 +181,7 @@ class PluginSet:
 
 
 def installed_plugins() -> list[PluginInfo]:
-    """The plugins that are installed in this environment, by name. None is imported."""
+    """The plugins that are installed in this environment, sorted by name. Does not import them."""
     found = metadata.entry_points(group=GROUP)
     return [_info(entry) for entry in sorted(found, key=lambda entry: entry.name)]
 
@@ -192,17 +195,17 @@ def load_plugins(
 ) -> PluginSet:
     """Load every installed plugin that `config` allows, and the modules or objects in `extra`.
 
-    If `installed` is False, only those in `extra` are loaded (for tests). One of `extra` that is installed and loaded already
-    is the same plugin, not a second one of its name. A plugin that fails to import or to register
-    is recorded in `failures`, which matters only if it is selected. A misspelt hook, and a name that two plugins
-    register, raise `ConfigurationError`; if `strict` is False they are recorded too, for commands that display
+    If `installed` is False, only those in `extra` are loaded (for tests). A plugin in `extra` that is already loaded
+    because it is installed is not loaded twice. A plugin that fails to import or to register is recorded in
+    `failures`; this is an error only if the plugin is selected. A misspelt hook, or a name that two plugins register,
+    raises `ConfigurationError`; if `strict` is False, it is recorded in `failures` too, for commands that display
     problems.
     """
     loader = _Loader(config or PluginsConfig())
     if installed:
         loader.load_installed()
     for plugin in extra:
-        if loader.manager.is_registered(plugin):  # it is installed too: one plugin, not two
+        if loader.manager.is_registered(plugin):  # already loaded as an installed plugin
             continue
         name = getattr(plugin, "__name__", type(plugin).__name__).rpartition(".")[2]
         info = PluginInfo(
@@ -223,8 +226,8 @@ class _Loader:
         self._config = config
         self.manager = new_manager()
         self._own = new_manager()
-        """Has the plugin that is being added and no other, to attribute registrations to it. Not made anew for each
-        plugin, because the specifications take longer to read than most plugins."""
+        """A manager that contains only the plugin that is being added, so that registrations are attributed to it.
+        Reused for all plugins, because reading the hook specifications takes longer than loading most plugins."""
         self.plugins: list[PluginInfo] = []
         self.names: dict[tuple[str, str], Offer[Any]] = {}
         self.failures: list[PluginFailure] = []
@@ -276,7 +279,8 @@ class _Loader:
         self.failures.append(PluginFailure(plugin=info, reason=reason))
 
     def add(self, info: PluginInfo, plugin: Any) -> None:
-        """Check a plugin, call its register hooks, and keep it if all of this succeeds."""
+        """Check a plugin and call its register hooks. Keep the plugin if this succeeds, otherwise record the
+        failure."""
         try:
             self._add(info, plugin)
         finally:

@@ -1,4 +1,4 @@
-"""Counting the output tokens that start inside reasoning, for parsers."""
+"""Counts the output tokens that start inside reasoning. For parsers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.protocols import Tokenizer
 
 
 class OutputSpan:
-    """A span of output of one kind. `kind` is None until `settle` if it is undecided."""
+    """A span of output that is either reasoning or text. `is_reasoning` is None while this is undecided."""
 
     __slots__ = ("is_reasoning", "tokens")
 
@@ -21,12 +21,12 @@ class OutputSpan:
 
 
 class ReasoningMeter:
-    """Assigns tokens to spans. Offsets are in characters of the whole output.
+    """Assigns tokens to spans and counts those inside reasoning. Offsets are in characters of the whole output.
 
-    A parser reports each change between reasoning and text with `begin_span`, and each output with `count` when it has looked
-    for markers in it; `total` is then independent of how tokens are grouped into outputs. Exact if each output has one token.
-    For several tokens in one output, their starts are found by the tokens' bytes, or proportionally if these do not match the
-    text (half a character, a hidden token).
+    A parser calls `begin_span` at each change between reasoning and text. It calls `count` for each output, after
+    searching it for markers. `total` then does not depend on how tokens are grouped into outputs. The count is exact
+    if each output has one token. If an output has several tokens, their starts are computed from the tokens' bytes;
+    if these do not match the text (half a character, a hidden token), the starts are spread evenly.
     """
 
     __slots__ = ("_borders", "_pending", "_span", "_tokenizer", "settled", "total")
@@ -34,15 +34,15 @@ class ReasoningMeter:
     def __init__(self, tokenizer: Tokenizer | None, *, reasoning: bool) -> None:
         self.total = 0
         self.settled = True
-        """Whether all tokens up to the next span have the kind of the latest ones."""
+        """Whether all tokens until the next `begin_span` have the kind of the latest tokens."""
         self._tokenizer = tokenizer
         self._span = OutputSpan(reasoning)
         self._borders: list[tuple[int, OutputSpan]] = []
         self._pending: list[float] = []
-        """Starts of tokens whose text is undecided."""
+        """Starts of tokens that are not assigned yet, because their text is undecided."""
 
     def begin_span(self, offset: int, is_reasoning: bool | None) -> OutputSpan:
-        """Set the kind of the output from `offset` on; None: undecided, until `settle`."""
+        """Begin a span at `offset`. `is_reasoning` is None if its kind is undecided until `settle`."""
         span = OutputSpan(is_reasoning)
         self._borders.append((offset, span))
         self.settled = False
@@ -56,14 +56,14 @@ class ReasoningMeter:
         self._update()
 
     def add(self, tokens: int) -> None:
-        """Count tokens of the latest kind. Only while `settled`, and if all text is decided."""
+        """Count tokens of the latest kind. Call this only while `settled` is true and no text is undecided."""
         span = self._span
         span.tokens += tokens
         if span.is_reasoning:
             self.total += tokens
 
     def count(self, text: str, token_ids: Sequence[int], end: int, held: int) -> None:
-        """Count the tokens of an output whose `text` ends at `end`. The last `held` characters so far are undecided."""
+        """Count the tokens of an output whose `text` ends at offset `end`. The last `held` characters are undecided."""
         start = end - len(text)
         starts = (
             [float(start)]
@@ -73,11 +73,11 @@ class ReasoningMeter:
         self._assign([*self._pending, *starts], end - held)
 
     def finish(self) -> None:
-        """Count what is pending: the output has ended."""
+        """Count the pending tokens at the end of the output."""
         self._assign(self._pending, math.inf)
 
     def _assign(self, starts: Sequence[float], limit: float) -> None:
-        """Assign the tokens that start before `limit`, and keep the others."""
+        """Assign the tokens that start before `limit` to spans, and keep the others pending."""
         borders, span = self._borders, self._span
         index = 0
         decided = bisect_left(starts, limit)
@@ -101,7 +101,7 @@ class ReasoningMeter:
         )
 
     def _starts(self, text: str, token_ids: Sequence[int]) -> list[float]:
-        """Start of each token, in characters of `text`."""
+        """The start of each token, in characters of `text`."""
         encoded = text.encode("utf-8", "replace")
         if self._tokenizer is not None:
             try:

@@ -1,4 +1,4 @@
-"""The log of requests: one line at the end of each, and its texts if `log_content` asks for them."""
+"""The log of requests: one line at the end of each request, and its texts if `log_content` is enabled."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from gateway.request_stats import Content, RequestStats
 logger = logging.getLogger("gateway.requests")
 
 FIELDS = "gateway_fields"
-"""The attribute of a log record that has further fields: `name=value` in text, members in JSON. The message and the fields
-of such a record contain no secrets: they are not searched for any."""
+"""The attribute of a log record with further fields: `name=value` in text logs, members of the object in JSON logs. The
+message and fields of such a record must not contain secrets, because they are not redacted."""
 TEXTS = "gateway_texts"
-"""The attribute of a log record that has texts from outside, by name. They are searched for secrets."""
+"""The attribute of a log record with texts of clients and models, by name. Secrets in them are redacted."""
 LONGEST = 16_384
 """Maximum length of a logged text in characters."""
 _MARGIN = 1024
-"""Characters beyond `LONGEST` that redaction still reads, so that a secret is not cut into an unknown half."""
+"""Characters beyond `LONGEST` that redaction still reads, so that a secret at the limit is seen as a whole."""
 _PROBES = frozenset(("/health", "/ready", "/metrics"))
 """Routes whose requests are logged at the level `debug`."""
 _CREDENTIALS = re.compile(
     r'("(?:authorization|headers|env|api_key|token)"\s*:\s*)(?:"(?:[^"\\]|\\.)*"?|\{(?:[^"}]|"(?:[^"\\]|\\.)*"?)*\}?)',
     re.IGNORECASE,
 )
-"""Members of a request's JSON that hold credentials of tools, at any depth; the last may be cut off."""
+"""Matches members of a request's JSON with credentials of tools, at any depth. The last one may be cut off."""
 
 ContentKind = Literal["input", "output"]
 RedactContent = Callable[[str, ContentKind], str]
-"""Returns the text that is logged in place of a text."""
+"""Returns the text to log in place of a text."""
 
 
 class RequestContent:
-    """The texts of one request: its body, and what the model wrote."""
+    """The texts of one request: its body and the model's output."""
 
     __slots__ = ("_left", "_output", "_policy", "input", "logged")
 
@@ -52,7 +52,7 @@ class RequestContent:
         self.input = body[: 4 * (LONGEST + _MARGIN)]
 
     def see(self, deltas: Sequence[Delta]) -> None:
-        """Keep the text of `deltas`, as long as there is room."""
+        """Keep the text of `deltas`, up to the maximum length."""
         if self._left <= 0:
             return
         for delta in deltas:
@@ -67,7 +67,7 @@ class RequestContent:
             self._left -= len(text)
 
     def texts(self, *, failed: bool) -> dict[str, str] | None:
-        """The redacted texts; None if those of such a request are not logged."""
+        """The redacted texts; None if only failed requests are logged and this one did not fail."""
         policy = self._policy
         if policy.errors_only and not failed:
             return None
@@ -80,18 +80,19 @@ class RequestContent:
 
 
 class ContentPolicy:
-    """Which texts are logged, and what is removed from them."""
+    """Decides which texts are logged, and redacts them."""
 
     def __init__(self, *, errors_only: bool, redact: Sequence[RedactContent] = ()) -> None:
         self.errors_only = errors_only
         self._redact = redact
 
     def content(self) -> RequestContent:
-        """The place for the texts of a new request."""
+        """Create the container for the texts of a new request."""
         return RequestContent(self)
 
     def redacted(self, text: str, kind: ContentKind) -> str:
-        """`text` as it is logged."""
+        """Return `text` as it should be logged: redacted, with at most `LONGEST` characters. If a hook fails, the
+        text is not logged."""
         try:
             for redact in self._redact:
                 text = redact(text, kind)
@@ -102,8 +103,8 @@ class ContentPolicy:
 
 
 def log_request(stats: RequestStats, *, line: bool = True) -> None:
-    """Log the end of a request: its texts, if the configuration asks for them, and if `line` is set one line of ids, names,
-    numbers and times, without texts or keys."""
+    """Log the end of a request: its texts, if they are to be logged, and if `line` is true one line with ids, names,
+    numbers and times. The line contains no texts and no API keys."""
     if stats.content is not None:
         _log_content(stats, stats.content)
     if not line:
@@ -116,7 +117,7 @@ def log_request(stats: RequestStats, *, line: bool = True) -> None:
 
 
 def fields_of(stats: RequestStats) -> dict[str, Any]:
-    """What is known of a request, by name. What it does not have is left out."""
+    """The fields of a request's log line, by name. Fields without a value are omitted."""
     run = stats.run
     fields: dict[str, Any] = {
         "method": stats.method,
@@ -152,7 +153,7 @@ def fields_of(stats: RequestStats) -> dict[str, Any]:
 
 def _log_content(stats: RequestStats, content: Content) -> None:
     run = stats.run
-    # A background run logs its texts when it ends, not when its request does.
+    # The texts of a background run are logged when the run ends, not when its request ends.
     if content.logged or (run is not None and run.model and run.status is None):
         return
     content.logged = True
@@ -163,7 +164,7 @@ def _log_content(stats: RequestStats, content: Content) -> None:
 
 
 def _one_word(name: str) -> str:
-    """A key's name, which may come from outside, so that it cannot be taken for another field or line."""
+    """Quote a principal's name if necessary. It may come from outside, and must not look like another field or line."""
     return name if name.isprintable() and " " not in name else json.dumps(name)
 
 

@@ -1,5 +1,7 @@
-"""What is known of one request for the log, the metrics and traces: who asked, for what, when each phase began, and how
-it ended. Each value is stamped once; nothing is done per token."""
+"""Measured values of one request, for the log, metrics and traces: owner, route, model, start of each phase, outcome.
+
+Each time is recorded once. Nothing is done per token.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ from gateway.wire.response import ResponseStatus, Usage
 _current: ContextVar[RequestStats | None] = ContextVar("gateway_request", default=None)
 
 clock = time.monotonic
-"""The clock of all stamps. 0.0 as a stamp means that the phase was not reached."""
+"""The clock of all recorded times, in seconds. A time of 0.0 means that the phase was not reached."""
 
 MAX_PHASES: Final = 100
-"""Phases of one run that are kept; later ones are not."""
+"""Maximum number of phases kept for one run. Later phases are dropped."""
 _LONGEST_NAME: Final = 100
-"""Characters of a tool's name, which may come from a client."""
+"""Maximum characters kept of a tool's name, which may come from a client."""
 _numbers = count(1)
 
 
@@ -41,14 +43,14 @@ class Content(Protocol):
 
 
 class RunningGeneration(Protocol):
-    """What is known of a generation while it runs."""
+    """Measured values of a generation in progress."""
 
     at: float
-    """When its first output came; 0.0 before."""
+    """Time of the first output; 0.0 before it."""
 
     @property
     def generated(self) -> int:
-        """The number of its tokens so far. It is asked by who looks, and costs nothing per token otherwise."""
+        """Number of tokens generated so far. Computed only when read, so that it costs nothing per token."""
         ...
 
 
@@ -77,7 +79,7 @@ class LiveTool(Struct, frozen=True):
 
 
 def current_request() -> RequestStats | None:
-    """The request that the calling task works for; None outside of requests."""
+    """The request for which the current task runs; None outside of requests."""
     return _current.get()
 
 
@@ -112,43 +114,43 @@ class RunStats:
     )
 
     def __init__(self, api: str) -> None:
-        """`api` is the short name of the API, such as `responses` or `chat`. The run belongs to the current request, and
-        counts from its arrival if it is the request's first run."""
+        """`api` is the short name of the API, such as `responses` or `chat`. The run belongs to the current request.
+        The first run of a request starts at the request's arrival, later ones start now."""
         self.api = api
         self.model = ""
         """Name of the model; "" until the run has a place in the queue."""
         self.response_id = ""
         self.started = clock()
         self.queued = 0.0
-        """When it took its place in the queue."""
+        """Time at which the run entered the queue."""
         self.admitted = 0.0
-        """When it left the queue."""
+        """Time at which the run left the queue."""
         self.first_token = 0.0
-        """When the engine's first output arrived."""
+        """Time at which the engine's first output arrived."""
         self.ended = 0.0
         self.prompt_seconds = 0.0
         """Time from the beginning of a generation to its first output, summed over all generations."""
         self.decode_seconds = 0.0
         """Time between the first and the last output, summed over all generations."""
         self.decode_tokens = 0
-        """Number of tokens after the first ones, summed over all generations."""
+        """Number of tokens after the first one, summed over all generations."""
         self.number = next(_numbers)
-        """Of all runs of this process."""
+        """Sequence number of the run in this process."""
         self.output_tokens = 0
         """Number of tokens of all generations that have ended."""
         self.turns = 0
         """Number of generations that have ended."""
         self.generations: list[LiveGeneration] = []
-        """Those that have not ended."""
+        """Generations in progress."""
         self.tools: list[LiveTool] = []
-        """Calls of tools that have not ended."""
+        """Tool calls in progress."""
         self.phases: list[Phase] | None = None
-        """What has ended, at most `MAX_PHASES`; None if it is not kept."""
+        """Phases that have ended, at most `MAX_PHASES`; None if phases are not kept."""
         self.status: ResponseStatus | None = None
-        """The terminal status; None while it runs."""
+        """The terminal status; None until the run has ended."""
         self.error_code: str | None = None
         self.engine_request_id = ""
-        """The id under which the engine knows the last generation; what a server elsewhere gets as `X-Request-Id`."""
+        """The engine's id of the last generation. A remote server receives it as `X-Request-Id`."""
         self.usage: Usage | None = None
         request = _current.get()
         self.request_id = "" if request is None else request.id
@@ -163,7 +165,7 @@ class RunStats:
 
     @property
     def queue_seconds(self) -> float | None:
-        """Time in the queue; None if it has not left it."""
+        """Time in the queue; None if the run has not left it."""
         return self.admitted - self.queued if self.admitted else None
 
     @property
@@ -182,11 +184,11 @@ class RunStats:
         return (self.ended or clock()) - self.started
 
     def generates(self, generation: LiveGeneration) -> None:
-        """Note the beginning of a generation."""
+        """Record the beginning of a generation."""
         self.generations.append(generation)
 
     def generated(self, generation: LiveGeneration, tokens: int) -> None:
-        """Note the end of a generation of `tokens` tokens."""
+        """Record the end of a generation of `tokens` tokens."""
         began, first = generation.began, generation.run.at
         self.generations.remove(generation)
         self.turns += 1
@@ -206,7 +208,7 @@ class RunStats:
 
     @contextmanager
     def running_tool(self, name: str) -> Iterator[None]:
-        """Within the context, a call of the tool with that name runs."""
+        """Record a call of the tool with that name, from entering the context until leaving it."""
         call = LiveTool(clock(), name[:_LONGEST_NAME])
         self.tools.append(call)
         try:
@@ -242,12 +244,12 @@ class RequestStats:
         self.id = request_id
         self.method = method
         self.route = route
-        """The route's path template; never the path itself, which may contain ids."""
+        """The route's path template. The path itself may contain ids."""
         self.owner: str | None = None
-        """The name of the API key."""
+        """The name of the principal; None in anonymous mode."""
         self.started = clock()
         self.status = 0
-        """The HTTP status; 0 while there is none."""
+        """The HTTP status; 0 before the answer begins."""
         self.error_code: str | None = None
         self.client: str | None = None
         """The client's address, if it is logged."""
@@ -261,11 +263,11 @@ class RequestStats:
 
     @property
     def seconds(self) -> float:
-        """Time since its arrival."""
+        """Time since the request's arrival."""
         return clock() - self.started
 
     def end_span(self) -> None:
-        """End the span, if the request is traced."""
+        """End the request's span, if it is traced."""
         if self.span is None:
             return
         attributes: dict[str, str | int | float | bool | list[str]] = {
@@ -290,13 +292,15 @@ class RequestStats:
         self.span.end(attributes, name=name, error=error)
 
     def enter(self) -> None:
-        """Make this the current request of the calling task, and of tasks that it starts from now on."""
+        """Make this the current request of the calling task and of tasks that it starts from now on."""
         _current.set(self)
 
 
 def background_request(run: RunStats, request_id: str, owner: str | None) -> RequestStats:
-    """The request of a background run, which goes on after the client's request. It has the same id if that was
-    sent to this process, otherwise `request_id`."""
+    """Create the request of a background run, which continues after the client's request has ended.
+
+    It has the id of the client's request if this process received it, otherwise `request_id`.
+    """
     stats = RequestStats(run.request_id or request_id, route="background")
     stats.owner, stats.run, stats.content = owner, run, run.content
     stats.started = run.started

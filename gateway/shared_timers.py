@@ -1,7 +1,7 @@
-"""Timers for what every request waits for and hardly any reaches: its deadline, and the end of a silence.
+"""Cheap timers that every request sets and that rarely fire: its deadline, and the limit of a silence.
 
-The event loop's own timers are exact, and each takes half a KiB and some microseconds to start and to stop. Here, those that
-end at about the same time share one of the loop's.
+The event loop's own timers are exact, but each takes half a KiB and some microseconds to start and to stop. The
+timers of this module that are due at about the same time share one timer of the event loop.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextvars import Context
 from typing import Final, TypeAlias
 
 _SHARE: Final = 64
-"""A timer may ring late by this part of its time."""
+"""A timer may fire late by at most 1/`_SHARE` of its delay."""
 
 _Key: TypeAlias = tuple[float, int]
 
 
 class SharedTimer:
-    """A call that is due."""
+    """A scheduled call, returned by `SharedTimers.call_later`."""
 
     __slots__ = ("_together", "callback")
 
@@ -28,20 +28,20 @@ class SharedTimer:
         self._together = together
 
     def cancel(self) -> None:
-        """Do not make the call. Does nothing if it was made."""
+        """Cancel the call. Does nothing if it was made already."""
         self._together.discard(self)
 
 
 class SharedTimers:
-    """Timers of one event loop."""
+    """The shared timers of one event loop."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._due: dict[_Key, set[SharedTimer]] = {}
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> SharedTimer:
-        """Call `callback` after `seconds`: never before, and at most 2 % late. It is called in an empty context. Called on the
-        event loop."""
+        """Call `callback` after `seconds`, never early and at most 2 % late, in an empty context. Must be called on
+        the event loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._due = loop, {}

@@ -1,13 +1,14 @@
-"""Shares of what several owners use at once: threads, helper processes, lookups, sandboxes.
+"""Fair sharing of limited resources between owners: threads, helper processes, lookups, sandboxes.
 
-An owner is the name of the principal whose request is served (`current_owner`), never a name that a request chooses. Who waits
-is served in turns, the owner with the fewest places first; no owner holds all places; and what waits is bounded for each owner alone: who
-asks for too much is refused, and nobody else.
+An owner is the name of the principal whose request is served (`current_owner`), never a name that a request chooses.
+A resource has a number of slots. A free slot goes to the waiting owner that holds the fewest slots. By default an owner
+may hold three quarters of the slots, rounded up. The number of waiting pieces of work may be limited for each owner: an
+owner that exceeds the limit is rejected, and others are not affected.
 
 How to use it:
 
-- **Threads:** `await asyncio.to_thread(...)` in a running gateway, as ever: the threads of its event loop are `FairThreads`. A pool
-  of threads of its own is `FairThreads(4)` in place of `ThreadPoolExecutor(4)`.
+- **Threads:** `await asyncio.to_thread(...)` in a running gateway: the threads of its event loop are `FairThreads`.
+  For a separate pool of threads, use `FairThreads(4)` in place of `ThreadPoolExecutor(4)`.
 - **Processes:** `gateway.process_pool.ProcessPool`.
 - **Anything else:** `async with Shares(8).turn(): ...`
 """
@@ -30,30 +31,32 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 OWNER: ContextVar[str] = ContextVar("gateway.owner", default="")
-"""Whom the current task works for. Set with the caller of each request."""
+"""The owner for which the current task runs. Set together with the caller of each request."""
 
 
 def current_owner() -> str:
-    """The owner that the current task works for. Empty in anonymous mode, and for the gateway's own work."""
+    """The owner for which the current task runs. Empty in anonymous mode and for the gateway's own work."""
     return OWNER.get()
 
 
 class ShareExceeded(Exception):
-    """An owner has as many pieces of work waiting as it may."""
+    """An owner has as many waiting pieces of work as it is allowed."""
 
 
 class Turns(Generic[T]):
-    """Pieces of work that run or wait for one of several places. Not thread-safe.
+    """A fair queue of pieces of work for a limited number of slots. Not thread-safe.
 
-    A place that becomes free goes to the owner that holds the fewest, fewer than `each`; among equals, to the one that has waited
-    longest for its turn. Owners that keep asking thus hold equal numbers of places, whoever came first.
+    A free slot goes to the waiting owner that holds the fewest slots, and fewer than `each`; if several hold equally
+    few, to the one that has waited longest since it was last served. Owners that always have work waiting therefore hold equal numbers
+    of slots.
     """
 
     def __init__(
         self, places: int, *, each: int | None = None, max_waiting: int | None = None
     ) -> None:
-        """`each`: most places of one owner, by default all but a quarter. Work without an owner may have all of them. An owner
-        may have `max_waiting` pieces more than it may run; None sets no bound."""
+        """`places`: number of slots. `each`: maximum number of slots of one owner, by default three quarters; work
+        without an owner may hold all slots. `max_waiting`: maximum number of waiting pieces of one owner; None: no
+        limit."""
         self._places = places
         self._each = max(1, places - places // 4) if each is None else each
         self._max_waiting = max_waiting
@@ -63,19 +66,19 @@ class Turns(Generic[T]):
 
     @property
     def are_waiting(self) -> int:
-        """How many pieces of work wait."""
+        """Number of waiting pieces of work."""
         return sum(map(len, self._waiting.values()))
 
     def held_by(self, owner: str) -> int:
-        """How many places the owner holds."""
+        """Number of slots that the owner holds."""
         return self._running.get(owner, 0)
 
     def most_of(self, owner: str) -> int:
-        """How many places the owner may hold."""
+        """Maximum number of slots that the owner may hold."""
         return self._each if owner else self._places
 
     def add(self, owner: str, piece: T) -> None:
-        """Let a piece of work wait. Raises `ShareExceeded`."""
+        """Add a piece of work to the queue. Raises `ShareExceeded` if the owner has too many."""
         waiting = self._waiting.get(owner)
         if self._max_waiting is not None:
             pieces = self._running[owner] + (len(waiting) if waiting else 0)
@@ -86,7 +89,10 @@ class Turns(Generic[T]):
         waiting.append(piece)
 
     def take(self, owner: str) -> bool:
-        """Take a place at once, until `leave`, if the owner may have one and has nothing waiting. Returns whether it has."""
+        """Take a slot without waiting, if one is free, the owner may have it, and nothing of the owner waits.
+
+        Returns whether a slot was taken. `leave` gives it back.
+        """
         if (
             self._taken >= self._places
             or self._running[owner] >= self.most_of(owner)
@@ -98,9 +104,11 @@ class Turns(Generic[T]):
         return True
 
     def next(self, fits: Callable[[str, T], bool] | None = None) -> tuple[str, T] | None:
-        """The piece of work whose turn it is, which has a place from now on until `leave`. None if none may run now.
+        """Remove the next piece of work from the queue and give it a slot. Returns the owner and the piece, or None
+        if no piece may run now. `leave` gives the slot back.
 
-        `fits`: whether the first piece of an owner can have what else it needs; if not, the owner is passed over.
+        `fits` returns whether an owner's first piece can get the other resources that it needs. If not, the owner is
+        skipped.
         """
         if self._taken >= self._places:
             return None
@@ -126,28 +134,28 @@ class Turns(Generic[T]):
         return owner, piece
 
     def leave(self, owner: str) -> None:
-        """Give back a place of the owner."""
+        """Give back a slot of the owner."""
         self._taken -= 1
         self._running[owner] -= 1
         if not self._running[owner]:
             del self._running[owner]
 
     def remove(self, owner: str, piece: T) -> None:
-        """Take a waiting piece of work out."""
+        """Remove a waiting piece of work."""
         waiting = self._waiting[owner]
         waiting.remove(piece)
         if not waiting:
             del self._waiting[owner]
 
     def clear(self) -> list[T]:
-        """Take all waiting pieces of work out."""
+        """Remove all waiting pieces of work, and return them."""
         all_of_them = [piece for waiting in self._waiting.values() for piece in waiting]
         self._waiting.clear()
         return all_of_them
 
 
 class Shares:
-    """Places for what is done at once, shared between owners. Thread-safe, and bound to no event loop."""
+    """A semaphore with slots that are shared fairly between owners. Thread-safe, and not bound to an event loop."""
 
     def __init__(
         self, places: int, *, each: int | None = None, max_waiting: int | None = None
@@ -158,7 +166,7 @@ class Shares:
 
     @asynccontextmanager
     async def turn(self, owner: str | None = None) -> AsyncIterator[None]:
-        """Wait for the turn of the owner (by default the current one), and hold the place within the context. Raises
+        """Wait for a slot for the owner (by default the current one), and hold it within the context. Raises
         `ShareExceeded`."""
         owner = await self.take(owner)
         try:
@@ -167,7 +175,7 @@ class Shares:
             self.leave(owner)
 
     async def take(self, owner: str | None = None) -> str:
-        """Like `turn`, for a place that is given back by `leave`. Returns its owner."""
+        """Wait for a slot like `turn`, but hold it until `leave` is called. Returns the owner, for `leave`."""
         if owner is None:
             owner = current_owner()
         with self._lock:
@@ -190,26 +198,27 @@ class Shares:
         return owner
 
     def take_free(self) -> str | None:
-        """Take a place for the current owner if one is free for it, until `leave`. Returns the owner, or None."""
+        """Take a slot for the current owner without waiting, until `leave`. Returns the owner; None if no slot is
+        free for it."""
         owner = current_owner()
         with self._lock:
             return owner if self._turns.take(owner) else None
 
     def leave(self, owner: str) -> None:
-        """Give back a place. May be called in any thread."""
+        """Give back a slot. May be called in any thread."""
         with self._lock:
             self._turns.leave(owner)
         self._serve()
 
     def leave_all(self, owners: Iterable[str]) -> None:
-        """Give back places of several owners. May be called in any thread."""
+        """Give back one slot for each of `owners`. May be called in any thread."""
         with self._lock:
             for owner in owners:
                 self._turns.leave(owner)
         self._serve()
 
     def _serve(self) -> None:
-        """Give the free places to those whose turn it is."""
+        """Give the free slots to the next waiters."""
         while True:
             with self._lock:
                 found = self._turns.next()
@@ -219,7 +228,7 @@ class Shares:
                 waiter.has_place = True
             try:
                 waiter.woken.get_loop().call_soon_threadsafe(_wake, waiter.woken)
-            except RuntimeError:  # its loop is closed
+            except RuntimeError:  # the waiter's event loop is closed
                 with self._lock:
                     self._turns.leave(owner)
 
@@ -238,11 +247,12 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 
 SHARE_THREADS: Final = "shared"
-"""How the names of the threads begin that all code of an event loop shares (`share_threads`)."""
+"""Prefix of the names of an event loop's default threads (`share_threads`)."""
 
 
 class FairThreads(ThreadPoolExecutor):
-    """A pool of threads that is shared between owners. What is submitted belongs to the owner of the task that submits it."""
+    """A thread pool that is shared fairly between owners. A submitted call belongs to the owner of the submitting
+    task."""
 
     def __init__(
         self,
@@ -286,10 +296,10 @@ class FairThreads(ThreadPoolExecutor):
         super().shutdown(wait)
 
     def _work(self, owner: str, work: _Work) -> None:
-        """Run a piece of work, and those whose turn it is after it."""
+        """Run a piece of work, then the next ones from the queue until none may run."""
         while True:
             work.run()
-            del work  # nothing is held while the thread waits
+            del work  # keep no reference while the thread is idle
             with self._lock:
                 self._turns.leave(owner)
                 found = self._turns.next()
@@ -300,7 +310,7 @@ class FairThreads(ThreadPoolExecutor):
 
 
 class _Work(Struct, eq=False):
-    """A call that was submitted."""
+    """A submitted call and the future of its result."""
 
     future: Future[Any]
     function: Callable[..., Any]
@@ -319,5 +329,5 @@ class _Work(Struct, eq=False):
 
 
 def share_threads() -> None:
-    """Make the threads of the running event loop (`asyncio.to_thread`) fair between owners."""
+    """Share the threads of the running event loop (`asyncio.to_thread`) fairly between owners."""
     asyncio.get_running_loop().set_default_executor(FairThreads(thread_name_prefix=SHARE_THREADS))

@@ -1,4 +1,5 @@
-"""Processes, machines and clocks that stood still, or jumped, between two looks."""
+"""Detection of stalls: of this process, its machine or its clocks (`StallWatch`), and of other processes
+(`BeatWatch`)."""
 
 from __future__ import annotations
 
@@ -7,12 +8,16 @@ from collections.abc import Callable
 from typing import Final
 
 STALL_SECONDS: Final = 5.0
-"""Who looks at other processes once a second stood still itself, if more time than this has passed."""
+"""A process that checks others once a second was stalled itself if more than this many seconds passed between two
+checks."""
 
 
 class StallWatch:
-    """For work that ends what others have not renewed in time: whoever was stopped together with this process (a suspended
-    machine, a clock that was set) has had no chance to renew it."""
+    """Detects that this process was stalled between two checks, by a suspended machine or a clock that was set.
+
+    For code that expires leases of other processes: a process that was stalled together with this one could not renew
+    its leases in time.
+    """
 
     def __init__(
         self,
@@ -26,12 +31,14 @@ class StallWatch:
         self._looked = (monotonic(), wall())
 
     def look(self) -> None:
-        """Begin anew: the next call of `stalled` looks back to this one."""
+        """Start a new interval: the next call of `stalled` measures from this call."""
         self._looked = (self._monotonic(), self._wall())
 
     def stalled(self, seconds: float) -> bool:
-        """Whether, by one of the clocks, more than `seconds` have passed since the last look. A wall clock that was set back by
-        more than `seconds` counts too. This is the last look from now on."""
+        """Whether more than `seconds` have passed on either clock since the last call of `look` or `stalled`.
+
+        Also True if the wall clock was set back by more than `seconds`. Starts a new interval.
+        """
         before, before_wall = self._looked
         self.look()
         now, now_wall = self._looked
@@ -42,7 +49,7 @@ class StallWatch:
 
 
 class BeatWatch:
-    """Tells when a process no longer runs its event loop: one that was stopped, or whose native code does not return."""
+    """Detects that a process no longer runs its event loop, because it was stopped or native code does not return."""
 
     def __init__(
         self,
@@ -51,8 +58,8 @@ class BeatWatch:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`beats` returns what the process counts while its event loop runs, or 0 where it may take any time. `seconds` may pass
-        without a change; 0: any time."""
+        """`beats` returns a counter that the process increments while its event loop runs, or 0 while the process is
+        allowed to block. `seconds` is the longest allowed time without a change of the counter; 0: no limit."""
         self._beats = beats
         self._seconds = seconds
         self._monotonic = monotonic
@@ -60,11 +67,11 @@ class BeatWatch:
         self._since = monotonic()
 
     def begin_anew(self) -> None:
-        """Give the process its whole time again: this one has stood still itself, and perhaps both."""
+        """Restart the time limit. For a stall of the watching process, which may have affected the watched one too."""
         self._since = self._monotonic()
 
     def silent(self) -> bool:
-        """Whether the process has counted nothing for its time."""
+        """Whether the counter has not changed for longer than the time limit."""
         counted, now = self._beats(), self._monotonic()
         if counted != self._counted or not counted:
             self._counted, self._since = counted, now

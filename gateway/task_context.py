@@ -1,4 +1,4 @@
-"""Tasks that run while a context is entered."""
+"""A context manager that runs a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 @asynccontextmanager
 async def running_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """While entered, `work` runs in a task. Leaving cancels it and waits for its end; raises what it has raised."""
+    """Run `work` in a task while the context is entered. Leaving cancels the task, waits for it, and raises its
+    exception, if any."""
     task = asyncio.create_task(work)
     try:
         yield

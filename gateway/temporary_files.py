@@ -1,4 +1,5 @@
-"""Files that are in memory while they are small, and otherwise in the system's folder for temporary files."""
+"""Temporary files that are kept in memory while they are small, and otherwise on disk in the system's temporary
+folder."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from gateway.errors import StoreUnavailable
 
 @contextmanager
 def temporary_file(in_memory: int) -> Iterator[IO[bytes]]:
-    """A file of up to `in_memory` bytes in memory. Writing more raises `StoreUnavailable` if the disk has no room for it, at
-    `flush` at the latest."""
+    """A temporary file that moves from memory to disk when it is larger than `in_memory` bytes.
+
+    If the disk has no room, writing raises `StoreUnavailable`, at the latest in `flush`.
+    """
     content = _Spooled(in_memory)
     try:
         yield cast("IO[bytes]", content)
     finally:
-        with suppress(OSError):  # writing what is buffered fails again
+        with suppress(OSError):  # closing writes the buffer, which may fail again
             content.close()
 
 

@@ -1,4 +1,4 @@
-"""Temporary folders that are removed even if their process was killed."""
+"""Temporary folders that are eventually removed even if their process is killed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from gateway.errors import ConfigurationError
 
 
 class TemporaryFolder:
-    """A folder in the system's temporary folder, for this user alone, until `remove` or the end of the context.
+    """A folder in the system's temporary folder that only this user can access. Removed by `remove` or by leaving the
+    context.
 
-    The process holds a lock on it, which the system releases when the process ends. Creating a folder removes those of
-    the same `name` whose process has ended without removing them; it blocks meanwhile. Raises `ConfigurationError` if no folder
-    for temporary files can be written.
+    The process holds a lock on the folder, which the system releases when the process ends. Creating a folder first
+    removes folders of the same `name` that ended processes have left; this blocks. Raises `ConfigurationError` if no
+    folder for temporary files can be written.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,7 +33,7 @@ class TemporaryFolder:
         self._removed = False
 
     def remove(self) -> None:
-        """Remove the folder and what it contains, as far as possible. Does nothing if it was removed before."""
+        """Remove the folder and its contents, as far as possible. Does nothing if it was removed before."""
         if not self._removed:
             self._removed = True
             _remove(self.path, self._lock)
@@ -50,7 +51,7 @@ class TemporaryFolder:
 
 
 def _create(prefix: str) -> tuple[Path, int]:
-    """A new folder and the descriptor that locks it."""
+    """Create a folder. Returns it, and the file descriptor that locks it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
         # Until it is locked, another process may find it abandoned and remove it.
@@ -67,7 +68,7 @@ def _remove_abandoned(prefix: str) -> None:
     for folder in found:
         try:
             lock = _lock(folder)
-        except OSError:  # in use, or of another user
+        except OSError:  # in use, or owned by another user
             continue
         _remove(folder, lock)
 
@@ -78,8 +79,8 @@ def _remove(folder: Path, lock: int) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """A descriptor that holds the folder's lock. Raises `BlockingIOError` if another one does, and `OSError` if the
-    folder is not a folder of this user."""
+    """Lock the folder, and return the file descriptor that holds the lock. Raises `BlockingIOError` if the folder is
+    locked already, and `OSError` if it is not a folder of this user."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(descriptor).st_uid != os.getuid():
