@@ -1,4 +1,5 @@
-"""The rows of the table of parameters, and what an API does by it. `gateway.wire.parameter_table` has the rows."""
+"""Types of the parameter table: `Parameter` is a row, `ApiParameters` is what the table says about one API. The rows
+are in `gateway.wire.parameter_table`."""
 
 from __future__ import annotations
 
@@ -12,22 +13,24 @@ from gateway.errors import Unsupported
 Names: TypeAlias = str
 """The names of APIs, separated by spaces."""
 NOTHING: tuple[Any, ...] = (False, "", [], {})
+"""The empty values. 0 is one of them, since it equals False."""
 
 
 class Refusal(Struct, frozen=True):
-    """A parameter that some APIs reject with status 400."""
+    """Says that some APIs reject a parameter, with status 400."""
 
     apis: Names
     message: str
     harmless: tuple[Any, ...] = NOTHING
-    """Values that change nothing, which are accepted; null always is."""
+    """Values that change nothing and are accepted, in addition to null."""
     unless_beams: bool = False
-    """Whether it is honoured with beam search."""
+    """Whether requests with `use_beam_search` may have the parameter. Only `gateway.wire.refusals.refuse` looks at
+    this."""
     code: str | None = None
-    """None: `unsupported_parameter`."""
+    """The error code; None stands for `unsupported_parameter`."""
 
     def refuses(self, value: Any) -> bool:
-        """Whether `value` would change the answer."""
+        """Whether `value` is rejected: it is neither null nor harmless."""
         return value is not None and value not in self.harmless
 
     def error(self, name: str) -> Unsupported:
@@ -36,27 +39,28 @@ class Refusal(Struct, frozen=True):
 
 
 class Need(Struct, frozen=True):
-    """What a parameter needs of the engine of a model; without it, the parameter is rejected with `message`."""
+    """What a parameter requires of a model's engine and configuration. If it is missing, the parameter is rejected with
+    `message`."""
 
     capabilities: tuple[str, ...]
-    """One of these capabilities."""
+    """The engine must have one of these capabilities."""
     message: str
     harmless: tuple[Any, ...] = NOTHING
     permission: bool = False
-    """Whether `engine_parameters` of the model's configuration has to name it."""
+    """Whether `engine_parameters` in the model's configuration must list the parameter."""
 
 
 class Parameter(Struct, frozen=True):
-    """A row of the table: a parameter at the top level of a request, and what the APIs do with it."""
+    """A row of the table: a parameter at the top level of a request, and what each API does with it."""
 
     name: str
     meaning: str = ""
     honoured: Names = ""
     ignored: Names = ""
-    """Accepted, and reported like an unknown one."""
+    """APIs that accept the parameter without effect, and report it to the client like an unknown one."""
     refused: Sequence[Refusal] = ()
     openai: Names = ""
-    """Where OpenAI has it: what `compatibility = "strict"` accepts."""
+    """APIs in which OpenAI has the parameter. They accept it with `compatibility = "strict"`."""
     needs: Need | None = None
 
 
@@ -66,7 +70,8 @@ class ApiParameters:
     def __init__(
         self, api: str, rows: Iterable[Parameter], *, base: ApiParameters | None = None
     ) -> None:
-        """`base` are parameters that it has besides those of `rows`; what a row says takes precedence."""
+        """The known parameters of `base` are known to this API too, unless a row ignores them. Its refusals are not
+        taken over."""
         self.name = api
         rows = [*rows]
         self.refusals: Mapping[str, Refusal] = {
@@ -79,12 +84,13 @@ class ApiParameters:
         self.ignored = frozenset(row.name for row in rows if api in row.ignored.split())
         self.openai = frozenset(row.name for row in rows if api in row.openai.split())
         self.known = self.honoured | self.refusals.keys()
-        """Those that are not reported."""
+        """Names of the parameters that are not reported as unknown."""
         if base is not None:
             self.known = (self.known | base.known) - self.ignored
 
     def refuse(self, values: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
-        """Raise `Unsupported` for the first refused parameter that `values` has; `but` are not refused."""
+        """Raise `Unsupported` for the first refused parameter in `values`, in the order of the table. Parameters in
+        `but` are accepted."""
         if self.refusals.keys().isdisjoint(values):
             return
         for name, refusal in self.refusals.items():

@@ -56,16 +56,18 @@ class WebSearchOptions(Value, frozen=True, kw_only=True):
 
 
 class ChatReasoning(Value, frozen=True, kw_only=True):
-    """Settings of the reasoning in one object, as OpenRouter has them. Each has a parameter of its own too."""
+    """Settings of the reasoning in one object, as in OpenRouter's API. Each is equivalent to a parameter at the top
+    level."""
 
     effort: ReasoningEffort | None = None
-    """`reasoning_effort`."""
+    """Equivalent to `reasoning_effort`."""
     max_tokens: Count | None = None
-    """`thinking_token_budget`."""
+    """Equivalent to `thinking_token_budget`."""
     enabled: bool | None = None
-    """False is the effort `none`. True is the effort `medium`, unless another member says more."""
+    """False means the effort `none`. True means the effort `medium`, unless another member sets an effort or a
+    limit."""
     exclude: bool | None = None
-    """True is `include_reasoning: false`."""
+    """True is equivalent to `include_reasoning: false`."""
 
 
 class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=True):
@@ -102,14 +104,14 @@ class ChatRequest(StructuredParameters, kw_only=True, omit_defaults=True, dict=T
 
     @property
     def sent(self) -> JsonObject:
-        """The body as received, for requests with `store`: it is stored with the answer."""
+        """The body as received, to be stored with the answer. Only requests with `store` have it."""
         found: JsonObject = self.__dict__["sent_body"]
         return found
 
 
 SWITCH = "enable_thinking"
-"""Turns reasoning on and off in Qwen's own API, and is sent to other servers by clients that were written for it. It is no
-parameter of OpenAI's, nor of vLLM's server, which has it in `chat_template_kwargs`."""
+"""Turns reasoning on and off in Qwen's own API. Clients that were written for that API send it to other servers too.
+OpenAI does not have this parameter; vLLM's server has it in `chat_template_kwargs` only."""
 
 
 def decode_chat_request(body: bytes, *, strict: bool = False) -> ChatRequest:
@@ -170,7 +172,8 @@ def convert_chat_request(raw: JsonObject, *, strict: bool = False) -> ChatReques
 
 
 def _take_switch(request: ChatRequest, on: object) -> bool:
-    """Whether the switch of Qwen's own API was taken: it turns reasoning on or off, unless another parameter says that already."""
+    """Turn reasoning on or off with the switch of Qwen's own API. Returns False, and changes nothing, if another
+    parameter takes precedence or contradicts it."""
     if not isinstance(on, bool) or request.reasoning is not None:
         return False
     if not {"enable_thinking", "thinking"}.isdisjoint(request.chat_template_kwargs or ()):
@@ -182,8 +185,8 @@ def _take_switch(request: ChatRequest, on: object) -> bool:
 
 
 def _take_reasoning(request: ChatRequest, reasoning: ChatReasoning) -> None:
-    """Set the parameters that the members of `reasoning` stand for. Raises `InvalidRequest` if they were sent too, with
-    other values, or if the members contradict each other."""
+    """Set the parameters that are equivalent to the members of `reasoning`. Raises `InvalidRequest` if they were also
+    sent with different values, or if the members contradict each other."""
     effort = reasoning.effort
     if reasoning.enabled is False:
         if effort not in (None, "none") or reasoning.max_tokens is not None:

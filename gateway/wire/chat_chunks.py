@@ -1,4 +1,5 @@
-"""The chunks of a streamed chat completion, as they are described to clients. `gateway.chat.chunks` writes them."""
+"""The types of the chunks of a streamed chat completion, for the API description. `gateway.chat.chunks` writes the
+chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class ChunkChoice(Value, frozen=True, kw_only=True):
 
 
 class ChatCompletionChunk(Value, frozen=True, kw_only=True):
-    """One chunk of a streamed chat completion. After a failure there is one with `error` in place of it."""
+    """One chunk of a streamed chat completion. After a failure, an object with `error` is sent instead."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"

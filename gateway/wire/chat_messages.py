@@ -25,7 +25,7 @@ class ChatPart(Tagged, frozen=True, kw_only=True):
     """Base of the parts of a prompt."""
 
     prompt_cache_breakpoint: JsonObject | None = None
-    """Accepted, but without effect: each prefix is reusable."""
+    """Accepted, but without effect: every prefix is reusable."""
 
 
 class TextPart(ChatPart, frozen=True, kw_only=True, tag="text"):
@@ -63,7 +63,7 @@ class FilePart(ChatPart, frozen=True, kw_only=True, tag="file"):
 
 UserPart: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
 ToolPart: TypeAlias = TextPart | ImagePart | FilePart
-"""OpenAI's own takes text only here; other servers, and agents that take screenshots, have images too."""
+"""OpenAI's API accepts only text here. Other servers, and agents that take screenshots, send images too."""
 AssistantPart: TypeAlias = TextPart | RefusalPart
 
 
@@ -103,7 +103,7 @@ class MessageBase(Value, frozen=True, kw_only=True, tag_field="role"):
 
 
 class UserMessage(MessageBase, frozen=True, kw_only=True, tag="user"):
-    """`name` is accepted, here and below, but ignored: current chat templates do not use it."""
+    """`name` is accepted but ignored, also in the messages below: current chat templates do not use it."""
 
     content: str | list[UserPart]
     name: str | None = None
@@ -120,14 +120,15 @@ class DeveloperMessage(MessageBase, frozen=True, kw_only=True, tag="developer"):
 
 
 class MadeImage(Value, frozen=True, kw_only=True):
-    """An image that a model has made, as OpenRouter and LiteLLM show it in answers. Its other members are not read."""
+    """An image that a model generated, in the form of OpenRouter's and LiteLLM's answers. Other members are not
+    read."""
 
     image_url: ImageUrl
 
 
 class AssistantMessage(MessageBase, frozen=True, kw_only=True, tag="assistant"):
-    """The output of one generation. `reasoning_content` and `reasoning` are two names of the same field. `images` and `audio` are of
-    answers of other servers."""
+    """The output of one generation. `reasoning_content` and `reasoning` are two names of the same field. `images` and
+    `audio` occur in answers of other servers."""
 
     content: str | list[AssistantPart] | None = None
     refusal: str | None = None
@@ -177,8 +178,9 @@ def decode_messages(
 ) -> list[Message]:
     """Decode a request's messages from plain JSON. Raises `InvalidRequest` with the precise parameter.
 
-    Lenient, as real clients require: nulls count as missing, a tool call may lack its `type`, and what has the shape of another
-    server is read (see `gateway.wire.usual_messages`). `strict` refuses the last.
+    Lenient, as real clients require: nulls count as missing, a tool call may lack its `type`, and messages in the form
+    of another server are converted (see `gateway.wire.usual_messages`). `strict` rejects those in the form of another
+    server.
     """
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of messages", raw)
@@ -219,9 +221,11 @@ def _decode_message(raw: Any, param: ParamPath, strict: bool) -> Message:
 
 
 def unknown_message_member(raw: Any) -> ParamPath | None:
-    """The place of the first member in `raw`, messages as plain JSON, that OpenAI's messages do not have; None if there is none.
+    """The path of the first member in `raw`, messages as plain JSON, that OpenAI's messages do not have; None if there
+    is none.
 
-    The members of an answer are none, and neither are those that OpenAI's SDK adds to it, so that it can be sent back."""
+    Members of answers, and members that OpenAI's SDK adds to answers, are accepted, so that an answer can be sent back.
+    """
     for index, message in enumerate(raw if isinstance(raw, list) else ()):
         role = message.get("role") if isinstance(message, dict) else None
         cls = _ROLES.get(role) if isinstance(role, str) else None
@@ -237,7 +241,8 @@ def unknown_message_member(raw: Any) -> ParamPath | None:
 
 
 def _as_sent(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the assistant without what only answers have, and what OpenAI's SDK adds in `parse` and `stream`."""
+    """An assistant message without the members that only answers have, and those that OpenAI's SDK adds in `parse` and
+    `stream`."""
     message = _without(message, _OF_ANSWERS)
     calls = message.get("tool_calls")
     if isinstance(calls, list):

@@ -42,7 +42,7 @@ def decode_chat_tools(raw: Any, param: ParamPath = ("tools",)) -> list[Tool]:
 
 
 def decode_functions(raw: Any, param: ParamPath = ("functions",)) -> list[Tool]:
-    """Decode the legacy `functions`, likewise."""
+    """Decode the legacy `functions`, in the same way as `decode_chat_tools`."""
     if not isinstance(raw, list):
         raise wrong_type(param, "an array of functions", raw)
     check_length(raw, param, MAX_TOOLS)
@@ -59,7 +59,7 @@ def _tool(raw: Any, param: ParamPath) -> Tool:
         place = (*param, "custom", "format", "grammar")
         if not isinstance(grammar, dict):
             raise wrong_type(place, "an object", grammar)
-        if format_.get("type") == "grammar":  # checked here, where it has its place in the request
+        if format_.get("type") == "grammar":  # checked here, where its path in the request is known
             convert({**grammar, "type": "grammar"}, CustomGrammarFormat, place)
         inner = {**inner, "format": {"type": format_.get("type"), **grammar}}
     return convert({**inner, "type": "custom"}, CustomTool, (*param, "custom"))

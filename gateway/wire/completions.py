@@ -44,7 +44,7 @@ def decode_completion_request(body: bytes, *, strict: bool = False) -> Completio
     sent = given.pop("prompt", None)
     given.pop("prompts", None)  # not a parameter of the API
     request = convert(given, CompletionRequest)
-    if "prompt_embeds" in given:  # it may take the place of the prompt
+    if "prompt_embeds" in given:  # it may be sent instead of the prompt
         raise COMPLETIONS.refusals["prompt_embeds"].error("prompt_embeds")
     if sent is None:
         raise missing("prompt", "Send a string, a list of token ids, or a list of either.")
@@ -134,7 +134,7 @@ class CompletionChunkChoice(Value, frozen=True, kw_only=True):
 
 
 class CompletionChunk(Value, frozen=True, kw_only=True):
-    """One chunk of a streamed completion. After a failure there is one with `error` in place of it."""
+    """One chunk of a streamed completion. After a failure, an object with `error` is sent instead."""
 
     id: str
     object: Literal["text_completion"] = "text_completion"

@@ -51,8 +51,8 @@ class InputFile(Tagged, frozen=True, kw_only=True, tag="input_file"):
 
 
 class EncryptedContent(Tagged, frozen=True, kw_only=True, tag="encrypted_content"):
-    """Content that OpenAI's server would encrypt and decrypt. This gateway encrypts no arguments, so what its clients send back
-    is the text that its model wrote."""
+    """Content that OpenAI's server would encrypt and decrypt. This gateway does not encrypt arguments, so its clients
+    send back the text that the model wrote."""
 
     encrypted_content: str
 
@@ -149,13 +149,13 @@ ToolOutputContent: TypeAlias = InputText | InputImage | InputFile | EncryptedCon
 AgentContent: TypeAlias = InputText | InputImage | EncryptedContent
 """Parts of a message from one agent to another."""
 AnyContent: TypeAlias = MessageContent | EncryptedContent
-"""Parts of messages and of tools' outputs."""
+"""Parts of messages and of tool outputs."""
 OutputPart: TypeAlias = OutputText | Refusal | ReasoningText
 """Parts that have `response.content_part.added` and `.done` events."""
 
 
 TEXTS = (InputText, OutputText)
-"""The parts that are text."""
+"""The types of text parts."""
 
 
 def text_of(parts: str | Sequence[AnyContent]) -> str:

@@ -1,4 +1,4 @@
-"""What msgspec says of a value that it cannot convert, as OpenAI says it."""
+"""Converts msgspec's validation errors to errors in OpenAI's wording."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ def decode_json(body: bytes) -> Any:
 
 
 def _problem(error: msgspec.MsgspecError, body: bytes) -> str:
-    """What is wrong with `body`, with the cause of half a surrogate pair: clients in JavaScript cut texts within an emoji."""
+    """Describe what is wrong with `body`. Explains lone surrogates: clients in JavaScript cut texts within an emoji."""
     text = str(error)
-    # Too near to the end for another escape, msgspec calls it truncated.
+    # Near the end of the text, where no second escape would fit, msgspec calls it truncated.
     if "surrogate" in text or ("truncated" in text and _SURROGATE.search(body[-16:])):
         return f"{text}. A text has half of a surrogate pair: it was cut within a character, such as an emoji"
     return text
@@ -94,11 +94,13 @@ def _decoded(body: bytes) -> Any:
     try:
         return decode_pieces(body)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
-        return msgspec.json.decode(body)  # raises an error that names the place in the whole body
+        return msgspec.json.decode(
+            body
+        )  # raises an error that names the position in the whole body
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
-    """Like `decode_json`, and rejects anything but an object of up to `MAX_ITEMS` parameters."""
+    """Decode like `decode_json`, and reject anything but an object of up to `MAX_ITEMS` parameters."""
     raw = decode_json(body)
     if not isinstance(raw, dict):
         raise InvalidRequest(

@@ -20,7 +20,7 @@ Input: TypeAlias = str | list[int]
 """Text, or token ids."""
 
 MAX_DIMENSIONS = 1_000_000
-"""Larger than any model's. The dimensions of a particular model are checked elsewhere."""
+"""More than any model has. The dimensions of a particular model are checked elsewhere."""
 
 
 class EmbeddingsRequest(Wire, kw_only=True):

@@ -36,25 +36,25 @@ def sse_frame(event: Event) -> bytes:
 class SseEncoder:
     """Encodes the events of one stream as server-sent events.
 
-    Nearly every event is more of the text of the event before. Of its frame only the sequence number and the text differ, so that
-    the rest is kept.
+    Nearly every event continues the text of the event before. Their frames differ only in the sequence number and the
+    text, so the rest of the frame is kept.
     """
 
     __slots__ = ("_content_index", "_head", "_item_id", "_middle", "_tail")
 
     def __init__(self) -> None:
         self._item_id = ""
-        """Item of the last delta of text; "" if there was none."""
+        """Item of the last text delta; "" if there was none."""
         self._content_index = 0
         self._head = b""
-        """Frame of such a delta up to the sequence number; empty if it is not known yet."""
+        """The frame of a text delta of that item, up to the sequence number; empty while it is not known."""
         self._middle = b""
-        """From the sequence number to the text."""
+        """The part of the frame between the sequence number and the text."""
         self._tail = b""
-        """From the text on."""
+        """The part of the frame after the text."""
 
     def frame(self, event: Event) -> bytes:
-        """`sse_frame` of the event. Called for every token."""
+        """Encode the event like `sse_frame`. Called for every token."""
         kind = type(event)
         if (kind is not OutputTextDelta or event.logprobs) and kind is not ReasoningTextDelta:  # type: ignore[attr-defined]
             return _PREFIXES[kind] + _encode(event) + b"\n\n"
@@ -73,13 +73,13 @@ class SseEncoder:
         )
 
     def _keep_frame(self, delta: OutputTextDelta | ReasoningTextDelta) -> None:
-        """Keep what the frames of deltas of one text have in common."""
+        """Keep the parts that all frames of one text's deltas have in common."""
         sample = sse_frame(msgspec.structs.replace(delta, sequence_number=0, delta=""))
         head, rest = sample.split(b'"sequence_number":0', 1)
         middle, tail = rest.rsplit(b'"delta":""', 1)
         head += b'"sequence_number":'
-        # The middle differs between items. The rest is the same object for all streams, so that it stays in the caches of the
-        # processor.
+        # The middle differs between items. Head and tail are shared by all streams, so that they stay in the processor's
+        # caches.
         self._head, self._tail = _SHARED.setdefault(head, head), _SHARED.setdefault(tail, tail)
         self._middle = middle + b'"delta":'
 
@@ -88,7 +88,7 @@ _SHARED: dict[bytes, bytes] = {}
 
 
 def sse_frame_of(encoded: bytes) -> bytes:
-    """Frame an event that `encode` has written as one SSE message, without decoding it."""
+    """Frame an event, already encoded by `encode`, as one SSE message. Does not decode it."""
     start = encoded.index(b'"type":"') + 8
     return b"event: %b\ndata: %b\n\n" % (encoded[start : encoded.index(b'"', start)], encoded)
 
@@ -97,7 +97,7 @@ _LAST_TYPES = frozenset(str(each.__struct_config__.tag).encode() for each in TER
 
 
 def ends_stream(encoded: bytes) -> bool:
-    """Whether an event that `encode` has written is the last of its stream, without decoding it."""
+    """Whether an event, already encoded by `encode`, is the last of its stream. Does not decode it."""
     start = encoded.index(b'"type":"') + 8
     return encoded[start : encoded.index(b'"', start)] in _LAST_TYPES
 
@@ -109,8 +109,8 @@ def decode_event(raw: bytes | str) -> AnyEvent:
 
 
 class WebSocketError(Tagged, frozen=True, kw_only=True, tag="error"):
-    """An error on a WebSocket, in nested form with the HTTP status and the headers that it would have had, of which Codex reads
-    `retry-after`."""
+    """An error on a WebSocket, in nested form, with the status and the headers of the equivalent HTTP answer. Codex
+    reads `retry-after` from these headers."""
 
     status: int
     error: ErrorBody
@@ -133,7 +133,8 @@ class Steer(Value, frozen=True, kw_only=True):
 
 
 class SteerFailed(Tagged, frozen=True, kw_only=True, tag="response.steer.failed"):
-    """The answer to `response.steer` on a WebSocket. It is no event of the response, so it has no place in its sequence."""
+    """The answer to `response.steer` on a WebSocket. It is not an event of the response, so it has no sequence
+    number."""
 
     error: SteerError
     steer: Steer

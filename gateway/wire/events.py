@@ -1,4 +1,4 @@
-"""The events of a stream, one Struct each.
+"""The events of a stream; one Struct per event type.
 
 Fields are in the order in which OpenAI sends them. `obfuscation` is padding against traffic analysis, which the gateway
 does not send: `include_obfuscation` has no effect.
@@ -515,6 +515,6 @@ AnyEvent: TypeAlias = (
 
 EVENTS: dict[str, type[Event]] = {type_of(cls): cls for cls in get_args(AnyEvent)}
 TERMINAL = (ResponseCompleted, ResponseIncomplete, ResponseFailed, ErrorEvent)
-"""The events after which no other follows."""
+"""The events that end a stream."""
 ENDS: frozenset[type[Event]] = frozenset(TERMINAL)
 """The same as a set, for lookups by `type(event)`: `isinstance` is slow with the Structs' metaclass."""

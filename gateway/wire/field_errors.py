@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
 
 MAX_ITEMS = 20_000
-"""Maximum number of items or messages in one request, of parts in one of them, and of parameters."""
+"""Maximum number of items or messages in a request, of parts in each of them, and of parameters."""
 MAX_TOOLS = 1024
 """Maximum number of entries in a request's `tools`. OpenAI takes 128 functions."""
 
@@ -34,8 +34,8 @@ def wrong_type(param: str | ParamPath, expected: str, got: Any) -> InvalidReques
 def not_among(
     param: str | ParamPath, got: Any, allowed: Mapping[str, Any] | list[str]
 ) -> InvalidRequest:
-    """The error for a parameter whose value is not one of the allowed ones. Like OpenAI's, it names the place in `param`
-    alone."""
+    """The error for a parameter whose value is not one of the allowed ones. As in OpenAI's errors, only `param` tells
+    the location."""
     return InvalidRequest(
         f"Invalid value: '{shortened(got)}'. Supported values are: {listed(allowed)}.",
         param=param,
@@ -58,7 +58,7 @@ def shortened(value: Any) -> str:
 
 
 def check_length(raw: list[Any], param: str | ParamPath, most: int = MAX_ITEMS) -> None:
-    """Reject an array of more than `most`. Decoding blocks other requests."""
+    """Reject an array with more than `most` elements: decoding blocks other requests."""
     if len(raw) > most:
         raise InvalidRequest(
             f"Invalid '{_name(param)}': array too long. Expected an array with maximum length {most}, but got an array with "
@@ -92,12 +92,13 @@ def _name(param: str | ParamPath) -> str:
 
 
 _MEDIA_BESIDE: Final = ("images", "attachments", "file_ids")
-"""Members in which other APIs (Ollama's, the Assistants API) put images and files beside the text of a message."""
+"""Members in which other APIs (Ollama's, the Assistants API) put images and files, separate from the content of a
+message."""
 
 
 def refuse_media_beside(raw: dict[str, Any], param: ParamPath, place: str) -> None:
-    """Raise for images and files beside the content or output of `raw`, which would not be read. `place` says where they are
-    read."""
+    """Raise for images and files that are separate from the content or output of `raw` and would be ignored. `place`
+    says where to put them."""
     for name in _MEDIA_BESIDE:
         if raw.get(name):
             raise InvalidRequest(

@@ -9,7 +9,7 @@ from typing import Final
 _RANDOM_BYTES: Final = 19
 _PER_REFILL: Final = 128
 _unused: list[str] = []
-"""Ids without their prefixes, made in advance: a call of the kernel costs microseconds."""
+"""Ids without their prefixes, made in advance because a system call costs microseconds."""
 
 
 def new_id(prefix: str) -> str:
@@ -24,7 +24,7 @@ def new_id(prefix: str) -> str:
 
 
 def _refill() -> str:
-    """Make ids in advance. Returns one of them."""
+    """Make ids in advance and return one of them."""
     # In 1/256 seconds; the five bytes last until the year 2106.
     now = f"{int(time.time() * 256) & 0xFF_FFFF_FFFF:010x}"
     parts = os.urandom(_RANDOM_BYTES * _PER_REFILL).hex(" ", _RANDOM_BYTES).split(" ")

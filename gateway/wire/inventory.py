@@ -1,4 +1,4 @@
-"""What a gateway consists of, as its administrators see it."""
+"""Types that describe a gateway's parts and their state to administrators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ListedPlugin(Value, frozen=True, kw_only=True):
     state: str
     """`selected`, `available`, `active` (commands, and hooks that always run), `failed`, `off`, or `not installed`."""
     note: str = ""
-    """Its summary, or why it failed."""
+    """The summary, or the reason of the failure."""
 
 
 class ListedTools(Value, frozen=True, kw_only=True):
@@ -27,9 +27,9 @@ class ListedTools(Value, frozen=True, kw_only=True):
 
     name: str
     types: list[str] = []
-    """The types by which requests ask for them, such as `web_search`."""
+    """The tool types with which requests select them, such as `web_search`."""
     offered: list[str] = []
-    """The names of those that requests need not ask for."""
+    """Names of the tools that requests have without selecting them."""
 
 
 class ListedTool(Value, frozen=True, kw_only=True):
@@ -38,29 +38,29 @@ class ListedTool(Value, frozen=True, kw_only=True):
     name: str
     description: str | None
     needs_approval: bool
-    """Whether clients approve each call, if the request does not say."""
+    """Whether clients must approve each call, if the request does not decide it."""
 
 
 class ListedToolServer(Value, frozen=True, kw_only=True):
-    """A tool server of the configuration, and what the last probe of it found."""
+    """A configured tool server, and the result of its last probe."""
 
     table: str
-    """Its table is `[tools.<table>]`."""
+    """The name of its table, `[tools.<table>]`."""
     label: str
     types: list[str]
-    """The types by which requests ask for its tools, such as `web_search`."""
+    """The tool types with which requests select its tools, such as `web_search`."""
     offered: bool
-    """Whether requests have tools of it without asking."""
+    """Whether requests have its tools without selecting them."""
     state: Literal["reachable", "unreachable", "unknown", "no_probe"]
-    """`unknown`: not probed by this process since it started; `no_probe`: there is nothing to ask."""
+    """`unknown`: not probed by this process since it started; `no_probe`: it depends on no other service."""
     probed: float | None
     """Unix time of the last probe."""
     seconds: float | None
-    """How long the answer to the last probe took, with connecting if that was needed; null if there was none."""
+    """Duration of the last probe, including the connection if one was made; null if it was not answered."""
     error: str | None
-    """Why it is unreachable."""
+    """The reason why it is unreachable."""
     total: int | None
-    """Number of its tools; null if they are not known. `tools` has the first of them."""
+    """Number of its tools; null if they are not known. `tools` lists the first of them."""
     tools: list[ListedTool]
 
 
@@ -69,7 +69,7 @@ class ToolServerList(Value, frozen=True, kw_only=True):
 
     object: Literal["gateway.tools"] = "gateway.tools"
     total: int
-    """Number of tool servers; `data` has the first of them."""
+    """Number of tool servers; `data` lists the first of them."""
     data: list[ListedToolServer]
 
 
@@ -84,17 +84,18 @@ RunState: TypeAlias = Literal[
     "failed",
     "cancelled",
 ]
-"""`working` is what is neither of the others, such as embedding, scoring, compacting and storing."""
+"""`working` covers everything else, such as embedding, scoring, compacting and storing."""
 
 
 class ListedPhase(Value, frozen=True, kw_only=True):
-    """A part of a run: waiting for its turn, a generation until its first token or from there on, or a call of a tool."""
+    """A part of a run: waiting in the queue, a generation until its first token, a generation after its first token, or
+    a call of a tool."""
 
     kind: Literal["queue", "prompt", "decoding", "tool"]
     name: str = ""
-    """The name of the tool."""
+    """The name of the called tool."""
     began: float
-    """Seconds after the run began."""
+    """When it began, in seconds after the start of the run."""
     seconds: float
 
 
@@ -102,9 +103,9 @@ class ListedRun(Value, frozen=True, kw_only=True):
     """One response, completion, embedding or scoring: names, numbers and times, no texts."""
 
     id: str
-    """Names the run among those of all worker processes, while it runs and afterwards."""
+    """Identifies the run among the runs of all worker processes, also after it has ended."""
     number: int
-    """Of all runs of its process."""
+    """Number of the run within its process."""
     process: int
     """The process id of its worker."""
     request_id: str
@@ -121,42 +122,42 @@ class ListedRun(Value, frozen=True, kw_only=True):
     first_token_seconds: float | None
     input_tokens: int | None
     output_tokens: int
-    """So far. Engines that report tokens at the end of a generation only have none before."""
+    """Output tokens so far; 0 until the end of a generation if the engine reports them only then."""
     turns: int
     """Number of generations."""
     error_code: str | None
     phases: list[ListedPhase]
-    """In the order of their ends."""
+    """The phases in the order in which they ended."""
 
 
 class RunList(Value, frozen=True, kw_only=True):
-    """The answer of `/v1/gateway/runs`: what runs in all worker processes of this server."""
+    """The answer of `/v1/gateway/runs`: the runs of all worker processes of this server."""
 
     object: Literal["gateway.runs"] = "gateway.runs"
     workers: int
-    """Number of workers that there should be."""
+    """Number of workers that should be running."""
     answered: int
-    """Number of workers whose runs these are. The others start, or did not answer in time."""
+    """Number of workers that reported their runs. The others are starting, or did not answer in time."""
     total: int
-    """Number of runs in progress; `running` has the oldest of them."""
+    """Number of runs in progress; `running` lists the oldest of them."""
     running: list[ListedRun]
     ended: list[ListedRun]
-    """The last that have ended, newest first; empty if they are not kept."""
+    """The runs that ended last, newest first; empty if they are not kept."""
     silent: list[int] = []
-    """Process ids of workers that did not answer within two seconds: what they know is missing."""
+    """Process ids of workers that did not answer within two seconds. Their data is missing."""
 
 
 class ListedSetting(Value, frozen=True, kw_only=True):
     """One setting of the configuration."""
 
     key: str
-    """Its place, such as `server.port`."""
+    """Its path in the configuration, such as `server.port`."""
     value: Any
-    """Without secrets: what is hidden is set."""
+    """The value. Secrets are hidden; a hidden secret is one that is set."""
     source: str
     """A file and line, an environment variable, the command line, or `default`."""
     note: str = ""
-    """Whether the environment variable that it names is set."""
+    """Whether the environment variable that the setting names is set."""
 
 
 class SettingList(Value, frozen=True, kw_only=True):
@@ -168,16 +169,16 @@ class SettingList(Value, frozen=True, kw_only=True):
 
 
 class ListedKey(Value, frozen=True, kw_only=True):
-    """What is known of the API keys of one name. Never a key, nor its hash."""
+    """Information about the API keys of one name. Contains neither keys nor their hashes."""
 
     name: str
     sources: list[str]
-    """Where its keys are: `the configuration`, a file, or the store."""
+    """Where the keys are defined: `the configuration`, a file, or the store."""
     keys: int
-    """How many there are."""
+    """Number of keys."""
     admin: bool
     models: list[str] | None
-    """Those that it may use; null for all. With several keys, those of the first."""
+    """Models that the keys may use; null for all. If there are several keys, the models of the first."""
     tools: list[str] | None
     priority: int
     weight: float
@@ -205,17 +206,17 @@ class KeyList(Value, frozen=True, kw_only=True):
     needs_key: bool
     """Whether requests need a key."""
     total: int
-    """Number of names; `data` has the first of them."""
+    """Number of names; `data` lists the first of them."""
     data: list[ListedKey]
     silent: list[int] = []
-    """Process ids of workers that did not answer within two seconds: what they know is missing."""
+    """Process ids of workers that did not answer within two seconds. Their data is missing."""
 
 
 class QueueMinute(Value, frozen=True, kw_only=True):
-    """The most requests that ran and waited at a time within a minute."""
+    """The highest numbers of running and of waiting requests during one minute."""
 
     at: int
-    """Unix time at which it began."""
+    """Unix time of the start of the minute."""
     running: int
     waiting: int
 
@@ -227,7 +228,7 @@ class ListedModel(Value, frozen=True, kw_only=True):
     state: str
     """`unloaded`, `loading`, `loaded`, `unloading` or `failed`."""
     engine: str | None
-    """As configured; null where its path decides."""
+    """As configured; null if the model's path decides."""
     running: int
     waiting: int
     max_running: int
@@ -235,9 +236,9 @@ class ListedModel(Value, frozen=True, kw_only=True):
     load: str
     idle_unload: float | None
     failure: str | None
-    """Why the last attempt to load it failed."""
+    """The reason why the last attempt to load it failed."""
     measured: dict[str, float]
-    """What its engine says of memory and caches, by the names of its metrics."""
+    """What the engine reports about memory and caches, by the names of its metrics."""
     queue: list[QueueMinute]
     """The last hour, oldest first."""
 
@@ -248,7 +249,7 @@ class ModelQueues(Value, frozen=True, kw_only=True):
     object: Literal["gateway.models"] = "gateway.models"
     data: list[ListedModel]
     silent: list[int] = []
-    """Process ids of workers that did not answer within two seconds: what they know is missing."""
+    """Process ids of workers that did not answer within two seconds. Their data is missing."""
 
 
 class GatewayInfo(Value, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ def decode_item(raw: Any, param: ParamPath) -> Item:
 
 
 def _normal_reasoning(raw: dict[str, Any]) -> dict[str, Any]:
-    """Reasoning with the part types of OpenAI: other servers write `text`, or a string without parts."""
+    """Convert reasoning to OpenAI's part types. Other servers write `text`, or a string without parts."""
     return {
         **raw,
         **{
@@ -121,7 +121,8 @@ def _normal_texts(value: Any, kind: str) -> Any:
 
 
 def _check_output(raw: dict[str, Any], param: ParamPath, cls: type[Item]) -> None:
-    """Raise for an output that names neither its call nor its tool, and for images beside it."""
+    """Raise for an output that names neither its call nor its tool, and for images that are separate from the
+    output."""
     refuse_media_beside(raw, param, "from parts of 'output': input_image and input_file")
     if cls is FunctionCallOutput and raw.get("call_id") is None and not raw.get("name"):
         raise missing(
@@ -149,7 +150,7 @@ def _message(raw: dict[str, Any], param: ParamPath, index: int) -> Message:
 
 
 def _normal_message(raw: dict[str, Any], param: ParamPath) -> dict[str, Any]:
-    """The message with `content` as a list of the part types that its role allows."""
+    """Convert `content` to a list of parts of the types that the message's role allows."""
     role = raw.get("role")
     if role is None:
         raise missing((*param, "role"))

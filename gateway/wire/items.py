@@ -78,14 +78,14 @@ class FunctionCall(ItemBase, frozen=True, kw_only=True, tag="function_call"):
     caller: Caller | UnsetType = UNSET
     async_: bool | UnsetType = msgspec.field(name="async", default=UNSET)
     encrypted_function_args: list[str] | UnsetType = UNSET
-    """Names of the arguments that the server encrypted: none here, which is `[]` on a call of a tool whose schema marks
-    arguments as encrypted."""
+    """Names of the arguments that the server encrypted. This server encrypts none, so the list is empty. Present on
+    calls of a tool whose schema marks arguments as encrypted."""
     created_by: str | UnsetType = UNSET
 
 
 class FunctionCallOutput(ItemBase, frozen=True, kw_only=True, tag="function_call_output"):
-    """The result of a function that the client ran. Without a `call_id` it has the `name` of the tool, which has delivered a
-    result that no call of the conversation asked for."""
+    """The result of a function that the client ran. Without a `call_id`, it has the `name` of a tool whose result
+    belongs to no call of the conversation."""
 
     status: ItemStatus = "completed"
     call_id: str | None = None
@@ -477,7 +477,7 @@ class AgentName(Value, frozen=True, kw_only=True):
 
 
 class AgentMessage(ItemBase, frozen=True, kw_only=True, tag="agent_message"):
-    """A message from one agent of the client to another; the model is the recipient, or the author earlier."""
+    """A message from one agent of the client to another. The model is the recipient, or was the author earlier."""
 
     author: str
     recipient: str
@@ -491,7 +491,7 @@ AgentAction: TypeAlias = Literal[
 
 
 class MultiAgentCall(ItemBase, frozen=True, kw_only=True, tag="multi_agent_call"):
-    """A call of an agent that OpenAI hosts. Only read, in histories."""
+    """A call of an agent that OpenAI hosts. Accepted in histories only."""
 
     action: AgentAction
     arguments: str

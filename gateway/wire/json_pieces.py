@@ -10,20 +10,21 @@ import msgspec
 from gateway.wire.common import encode
 
 LEVELS: Final = 5
-"""Levels of containers that are decoded in pieces: a property of a tool's JSON schema is a value of the fifth."""
+"""Levels of nesting that are decoded in pieces. The properties of a tool's JSON schema are on the fifth level."""
 _LARGE = 65_536
-"""Size in bytes of texts that are decoded as one piece: about a millisecond."""
+"""Maximum size in bytes of a text that is decoded as one piece, which takes about a millisecond."""
 _FEW = 4096
-"""Number of commas of a text whose values are divided at once."""
+"""Maximum number of commas in a container that is divided into its values in one step."""
 _ENDS = (b"},", b'",', b"],", b",")
-"""What may end a member of an object or of a list, in the order in which it is tried."""
+"""Possible ends of a member or an element, in the order in which they are tried."""
 _AT_ONCE = 1024
-"""Number of values that are encoded at once."""
+"""Number of values that are encoded in one step."""
 _decode = msgspec.json.decode
 
 
 class _Key(str):
-    """A key that equals no other: a dictionary keeps all the members of an object, also those whose key is repeated."""
+    """A key that is not equal to any other. A dictionary thus keeps all members of an object, also those with a
+    repeated key."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -39,10 +40,10 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def decode_pieces(text: bytes | msgspec.Raw, *, levels: int = LEVELS) -> Any:
-    """`msgspec.json.decode(text)`, which would hold the interpreter's lock until its end. The pieces are members of objects and
-    elements of lists, down to so many levels.
+    """Decode like `msgspec.json.decode(text)`, which would hold the interpreter's lock until its end. The pieces are
+    members of objects and elements of lists, down to `levels` levels of nesting.
 
-    Raises what that raises for what is not JSON, but the error may name another place.
+    Raises the same errors for a text that is not JSON, but they may name another position.
     """
     if not levels or len(memoryview(text)) <= _LARGE:
         return _decode(text)
@@ -65,11 +66,11 @@ def decode_pieces(text: bytes | msgspec.Raw, *, levels: int = LEVELS) -> Any:
 
 
 def _take_pieces(data: bytes, closing: bytes, take: Callable[[Any], object]) -> bytes:
-    """Decode the first values of a container that has many, and give them to `take`, thousands at a time. Returns the container
-    without them.
+    """Decode the first values of a large container, thousands in each step, and pass them to `take`. Returns the
+    container without these values.
 
-    The text is cut at a comma. If what is before it is a whole container, once it is closed, the comma divides two values: a parser
-    that has read it is in the same state, whatever follows.
+    The text is cut at a comma. If the text before the comma is a valid container once it is closed, the comma separates
+    two values: after reading it, a parser is in the same state whatever follows.
     """
     at = 1
     if data.count(b",") > _FEW:
@@ -87,12 +88,12 @@ def _take_pieces(data: bytes, closing: bytes, take: Callable[[Any], object]) -> 
         return data
     rest = data[at:]
     if rest.lstrip()[:1] == closing:
-        _decode(data)  # raises the error about the comma at its end
+        _decode(data)  # raises the error about the trailing comma
     return data[:1] + rest
 
 
 def _piece(text: bytes) -> Any:
-    """The value of a text that may be JSON; None if it is not."""
+    """Decode a text; None if it is not JSON."""
     try:
         return _decode(text)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
@@ -100,8 +101,8 @@ def _piece(text: bytes) -> Any:
 
 
 def encode_pieces(values: Sequence[Any], shown: Callable[[Any], Any] | None = None) -> Any:
-    """The JSON array of many values, or of what `shown` makes of each; to be in the place of the list in a wire type. Encoding that
-    would hold the interpreter's lock until its end, even in a thread."""
+    """The JSON array of many values, or of the results of `shown` for each. It replaces the list in a wire type:
+    encoding the list would hold the interpreter's lock until its end, even in a thread."""
     parts: list[bytes] = []
     for at in range(0, len(values), _AT_ONCE):
         some = values[at : at + _AT_ONCE]

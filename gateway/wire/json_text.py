@@ -1,7 +1,7 @@
-"""JSON texts of others: of models, servers and clients, within strings. Their nesting has one bound.
+"""Decoding of JSON texts in strings that models, servers and clients wrote, with a limit on their nesting.
 
-Without it, what a decoder takes depends on the Python: some thousand levels in 3.13, and one thousand in 3.11. What reads the value
-next, such as a template, may then overflow the stack.
+Without the limit, the accepted depth would depend on the version of Python: some thousand levels in 3.13, one thousand
+in 3.11. Code that reads the value later, such as a template, might then overflow the stack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_DEPTH: Final = 128
 
 
 def decode_text(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises `msgspec.DecodeError` for other texts, and for those nested deeper than `MAX_DEPTH`."""
+    """Decode a JSON text. Raises `msgspec.DecodeError` if it is not JSON, or is nested deeper than `MAX_DEPTH`."""
     try:
         value = msgspec.json.decode(text)
     except RecursionError:

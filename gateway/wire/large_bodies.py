@@ -1,4 +1,4 @@
-"""Work on large bodies and on what they contain, beside other requests."""
+"""Work on large bodies and their contents that does not delay other requests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _MANY = 2000
 
 
 async def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
-    """`decode(body)`, in a thread if the body has so many values that decoding it would hold up other requests.
+    """Decode `body`; in a thread if it has so many values that decoding it would delay other requests.
 
-    A body of up to 64 KiB is decoded at once, and so is one of up to 2 MiB with up to 8192 commas: a long text or an image.
+    A body of up to 64 KiB is decoded directly, and so is a body of up to 2 MiB with up to 8192 commas, such as a long
+    text or an image.
     """
     if len(body) > _LARGE or (len(body) > _SMALL and body.count(b",") > _FEW):
         return await asyncio.to_thread(decode, body)
@@ -26,14 +27,16 @@ async def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
 
 
 async def pass_over(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
-    """`function(items)`, which takes about a microsecond for each of them; in a thread if they are more than 2000."""
+    """Call `function(items)`, which takes about a microsecond per item; in a thread if there are more than 2000
+    items."""
     if len(items) > _MANY:
         return await asyncio.to_thread(function, items)
     return function(items)
 
 
 async def beside(size: int, function: Callable[[], T]) -> T:
-    """`function()`, which works on what came in `size` bytes; in a thread if they are more than 64 KiB."""
+    """Call `function()`, which processes data that arrived in `size` bytes; in a thread if they are more than 64
+    KiB."""
     if size > _SMALL:
         return await asyncio.to_thread(function)
     return function()

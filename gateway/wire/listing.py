@@ -1,4 +1,4 @@
-"""Pages of objects, and what deletions answer."""
+"""Pages of objects, and the answers to deletions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What each API does with each parameter of its requests: the one table of them.
+"""The parameter table: what each API does with each parameter of its requests.
 
-A parameter is honoured, with the bounds of the request's type; refused with a sentence, because it cannot be honoured there and would
-change the answer; or ignored, which is reported to the client. What no row has is reported as unknown. Of several refused
-parameters, the error names the first of the table. `scripts/parameters_page.py` writes docs/parameters.md from it.
+An API honours a parameter, within the bounds of the request's type; or refuses it with an error message, because it
+cannot be honoured there and would change the answer; or ignores it and reports that to the client. Parameters without a
+row are reported as unknown. If a request has several refused parameters, the error names the first one in the table.
+`scripts/parameters_page.py` writes docs/parameters.md from the table.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Final
 from gateway.wire.api_parameters import ApiParameters, Need, Parameter, Refusal
 
 ALL = "responses chat completions plugins"
-"""The generating APIs. `plugins` are those of plugins, for the parameters that they share."""
+"""The generating APIs. `plugins` stands for the APIs of plugins, as far as they share the parameters of the others."""
 OPENAI = "responses chat completions"
-"""OpenAI has it on all of its generating APIs."""
+"""OpenAI's generating APIs, for parameters that all of them have."""
 _EMPTY: Final[tuple[Any, ...]] = ([], {}, "")
 
 # fmt: off
@@ -36,13 +37,13 @@ _COUNTS_ITSELF = "The engine of this model counts its tokens itself, so its reas
 
 
 def _permission(name: str, harmless: tuple[object, ...] = ({},)) -> Need:
-    """The engine has to take it, and the configuration of the model has to allow it."""
+    """Require that the engine has the capability `name`, and that the model's configuration allows the parameter."""
     message = f"This model does not take {name} from requests (engine_parameters). Leave it out."
     return Need((name,), message, harmless=harmless, permission=True)
 
 
 GENERATING: Final = (
-    # What most requests have. /openapi.json shows these first, in this order.
+    # The parameters of most requests. /openapi.json shows these first, in this order.
     Parameter("model", "The name of a model, an alias or a route, as GET /v1/models lists them.",
               honoured="responses chat completions", openai=OPENAI),
     Parameter("input", "A text, or the items of the conversation.", honoured="responses", openai="responses"),
@@ -109,15 +110,15 @@ GENERATING: Final = (
     Parameter("client_metadata", ignored="responses", openai="responses"),
     Parameter("access_programs", ignored="responses", openai="responses"),
     Parameter("stream_id", ignored="responses", openai="responses"),
-    # Qwen's own API has it. It is reported where another parameter says the contrary.
+    # From Qwen's own API. Reported as unknown if another parameter takes precedence.
     Parameter("enable_thinking", honoured="chat"),
-    # vLLM and SGLang have these; they change no answer.
+    # Parameters of vLLM and SGLang that change no answer.
     Parameter("session_id", ignored=ALL),
     Parameter("stream_interval", ignored=ALL),
     Parameter("mm_payload", ignored=ALL),
     Parameter("return_mm_kwargs", ignored=ALL),
     Parameter("custom_labels", ignored=ALL),
-    # Sampling and scheduling, as vLLM has them.
+    # Sampling and scheduling, with vLLM's names.
     Parameter("top_k", honoured=ALL),
     Parameter("min_p", honoured=ALL),
     Parameter("repetition_penalty", honoured=ALL),
@@ -131,11 +132,11 @@ GENERATING: Final = (
     Parameter("cache_salt", honoured=ALL),
     Parameter("priority", honoured=ALL),
     Parameter("request_id", honoured=ALL),
-    # What reaches the engine unchecked.
+    # Passed to the engine unchecked.
     Parameter("vllm_xargs", honoured=ALL, needs=_permission("vllm_xargs")),
     Parameter("data_parallel_rank", honoured=ALL, needs=_permission("data_parallel_rank", harmless=())),
     Parameter("kv_transfer_params", honoured=ALL, needs=_permission("kv_transfer_params")),
-    # The form of the text, as vLLM has it.
+    # The format of the text, with vLLM's names.
     Parameter("structured_outputs", honoured=ALL),
     Parameter("guided_json", honoured=ALL),
     Parameter("guided_regex", honoured=ALL),
@@ -170,7 +171,7 @@ GENERATING: Final = (
               refused=[Refusal(ALL, "The engine's own messages are not shown on this server. Read the items of the output.")]),
     Parameter("previous_input_messages",
               refused=[Refusal(ALL, "The engine's own messages are not taken on this server. Send items as input.")]),
-    # The prompt, and what an answer shows beside the text.
+    # The prompt, and what an answer shows in addition to the text.
     Parameter("add_special_tokens", honoured="completions",
               refused=[
                   Refusal("responses chat plugins", "The model's chat template writes special tokens here. Leave the parameter out."),
@@ -226,7 +227,7 @@ GENERATING: Final = (
     Parameter("mm_processor_kwargs", honoured="responses chat plugins",
               refused=[Refusal("completions", _RAW)],
               needs=_permission("mm_processor_kwargs")),
-    # Parameters of OpenAI's that are not honoured.
+    # Parameters of OpenAI that are not honoured.
     Parameter("audio", openai="chat", refused=[Refusal("chat", "Audio output is not available on this server. Leave the parameter out.")]),
     Parameter("moderation", openai="responses chat",
               refused=[Refusal("responses chat", "Moderation is not available on this server. Leave the parameter out.")]),
@@ -241,10 +242,10 @@ GENERATING: Final = (
 )
 
 OTHER_SERVERS: Final = (
-    # vLLM's, in older or in batched requests.
+    # From vLLM: older requests, and batched requests.
     Parameter("guided_whitespace_pattern",
               refused=[Refusal(ALL, "White space is not set apart from the schema on this server. Leave the parameter out.")]),
-    # SGLang's.
+    # From SGLang.
     Parameter("regex", refused=[Refusal(ALL, "Send the pattern as structured_outputs.regex.")]),
     Parameter("ebnf", refused=[Refusal(ALL, _GRAMMAR)]),
     Parameter("json_schema", refused=[Refusal(ALL, "Send the schema as structured_outputs.json.")]),
@@ -278,14 +279,16 @@ OTHER_SERVERS: Final = (
               refused=[Refusal(ALL, "The engine's own information on a request is not shown on this server. Leave the parameter out.")]),
     Parameter("return_cached_tokens_details", refused=[Refusal(ALL, _COUNTS)]),
     Parameter("return_spec_tokens_details", refused=[Refusal(ALL, _COUNTS)]),
-    # llama.cpp's.
+    # From llama.cpp.
     Parameter("grammar", refused=[Refusal(ALL, _GRAMMAR)]),
     Parameter("n_predict",
               refused=[
                   Refusal(ALL, "The limit of output tokens has another name here: max_output_tokens in Responses, max_tokens elsewhere.", harmless=(-1,)),
               ]),
 )
-"""Parameters of other servers that no API has. Refused on all, with what to send instead; reported where they change nothing."""
+"""Parameters of other servers that no API has. All generating APIs refuse them with a message that says what to send
+instead, or report them as unknown if the value changes nothing. If a request has several, the error names the first one
+in alphabetical order."""
 
 EMBEDDING: Final = (
     Parameter("model", honoured="embeddings"),
@@ -399,13 +402,14 @@ RESPONSES: Final = ApiParameters("responses", GENERATING)
 CHAT: Final = ApiParameters("chat", GENERATING)
 COMPLETIONS: Final = ApiParameters("completions", GENERATING)
 PLUGINS: Final = ApiParameters("plugins", GENERATING)
-"""What plugins' APIs do with the parameters that all generating APIs share. The gateway refuses these for them."""
+"""What the APIs of plugins do with the parameters that all generating APIs share. The gateway refuses these for the
+plugins."""
 EMBEDDINGS: Final = ApiParameters("embeddings", EMBEDDING)
 RERANK: Final = ApiParameters("rerank", SCORING)
 SCORE: Final = ApiParameters("score", SCORING)
 NEEDS: Final[Mapping[str, Need]] = {
     row.name: row.needs for row in GENERATING if row.needs is not None
 }
-"""What parameters need of the engine, by name."""
+"""What parameters require of the engine, by parameter name."""
 MEANINGS: Final[Mapping[str, str]] = {row.name: row.meaning for row in GENERATING if row.meaning}
-"""What the parameters of most requests mean, in the order in which /openapi.json shows them."""
+"""Descriptions of the parameters of most requests, by name, in the order in which /openapi.json shows them."""

@@ -43,7 +43,7 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
-    # How the prompt is made.
+    # How the prompt is built.
     documents: Annotated[list[JsonObject], Meta(max_length=1024)] | None = None
     chat_template: str | None = None
     chat_template_kwargs: JsonObject | None = None
@@ -66,12 +66,12 @@ class SharedParameters(SamplingParameters, kw_only=True, omit_defaults=True, dic
     add_special_tokens: bool | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
-    """There are none: special tokens are not shown, or in Completions without spaces."""
+    """Spaces are never added: special tokens are hidden, or, in Completions, shown without spaces."""
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
 
     use_beam_search: bool | None = None
     best_of: Natural | None = None
-    """The number of beams; None: as many as are returned."""
+    """The number of beams; None: the number of choices that are returned."""
     length_penalty: float | None = None
     early_stopping: bool | Literal["never"] | None = None
 

@@ -1,4 +1,4 @@
-"""Rejects the parameters that an API does not honour, as `gateway.wire.parameter_table` says."""
+"""Rejects the parameters that an API does not honour, according to `gateway.wire.parameter_table`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gateway.wire.sampling import SamplingParameters
 _EXTENDED: Final = frozenset(SharedParameters.__struct_fields__) - frozenset(
     SamplingParameters.__struct_fields__
 )
-"""The parameters of self-hosted engines, but for those of sampling."""
+"""The parameters of self-hosted engines, except for the sampling parameters."""
 _FORMATS: Final[Mapping[ApiParameters, frozenset[str]]] = {
     CHAT: frozenset({"response_format"}),
     COMPLETIONS: frozenset({"response_format"}),
@@ -36,14 +36,15 @@ _OTHERS: Final[Mapping[str, Refusal]] = {row.name: row.refused[0] for row in OTH
 _SAME_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "n_predict": ("max_tokens", "max_completion_tokens", "max_output_tokens"),
 }
-"""Names under which some clients (SillyTavern) send the same value too. It is then accepted."""
+"""Parameters that some clients (SillyTavern) send in addition to one of the named ones, with the same value. They are
+then accepted."""
 
 
 def refuse(request: SharedParameters, api: ApiParameters) -> bool:
-    """Raise `Unsupported` for parameters that this API does not honour.
+    """Raise `Unsupported` for a parameter that this API does not honour.
 
-    Returns whether the request is extended: whether it has any parameter of self-hosted engines besides those of sampling, or
-    a format. What is about these parameters alone is skipped for other requests, which most are.
+    Returns whether the request is extended: it has a parameter of self-hosted engines other than a sampling parameter,
+    or a text format. Most requests are not, and skip the checks and settings that concern only such parameters.
     """
     values = _VALUES[api](request)
     if values.count(None) == len(values):
@@ -66,8 +67,8 @@ def check_needs(
     capabilities: frozenset[Any],
     permitted: Collection[str] = (),
 ) -> None:
-    """Raise `Unsupported` for the first of the parameters `names` that needs what is neither among the engine's `capabilities` nor,
-    where it needs a permission, `permitted`."""
+    """Raise `Unsupported` for the first of the parameters `names` whose `Need` is not met. `capabilities` are the
+    engine's; `permitted` are the parameters that the model's configuration allows."""
     for name in names:
         need = NEEDS[name]
         value = getattr(request, name, None)
@@ -80,8 +81,8 @@ def check_needs(
 
 
 def unknown_names(raw: Mapping[str, Any], known: Collection[str]) -> list[str]:
-    """The names in the body `raw` that are not in `known`, sorted. Raises `Unsupported` for parameters of other servers that would
-    change the answer if ignored."""
+    """Return the names in the body `raw` that are not in `known`, sorted. Raises `Unsupported` for a parameter of
+    another server that would change the answer if it were ignored."""
     names = sorted(raw.keys() - known)
     for name in names:
         refusal = _OTHERS.get(name)

@@ -138,8 +138,8 @@ def convert_response_request(
     strict: bool = False,
     known: Set[str] = RESPONSES.openai,
 ) -> ResponseRequest:
-    """Like `decode_response_request`, from plain JSON, for the WebSocket, which removes `type` first. `raw` is not
-    modified."""
+    """Convert a request that is plain JSON, like `decode_response_request`. For the WebSocket, which removes `type`
+    first. `raw` is not modified."""
     if strict:
         check_response(raw, requires_input=require_input, known=known)
         members = {name: value for name, value in raw.items() if name in RESPONSES.openai}
@@ -171,7 +171,7 @@ def convert_response_request(
 
 
 def _note_without_effect(request: ResponseRequest) -> None:
-    """Report members of options and of tools that are accepted without effect, as parameters are."""
+    """Report members of options and of tools that have no effect, as unknown parameters are reported."""
     if (cache := request.prompt_cache_options) is not None:
         if cache.comparison_response_id is not None:
             request.unknown.append("prompt_cache_options.comparison_response_id")

@@ -53,15 +53,15 @@ class InputTokensDetails(Value, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     """Required by the SDK. Self-hosted prefix caches do not charge for writing."""
     input_tokens_per_turn: list[int] | UnsetType = UNSET
-    """This and what follows, here and in the output's details, is vLLM's: one number for each generation, if the response
-    has more than one."""
+    """This field and the next ones, here and in the output's details, are vLLM's: one number for each generation, if
+    the response has more than one."""
     cached_tokens_per_turn: list[int] | UnsetType = UNSET
 
 
 class OutputTokensDetails(Value, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     tool_output_tokens: int | UnsetType = UNSET
-    """Tokens that prompts had between the previous output and their own: results of the gateway's tools."""
+    """Tokens that each prompt added after the previous output: results of the gateway's tools."""
     output_tokens_per_turn: list[int] | UnsetType = UNSET
     tool_output_tokens_per_turn: list[int] | UnsetType = UNSET
 
@@ -183,7 +183,7 @@ class Conversation(Value, frozen=True, kw_only=True):
 ShownState: TypeAlias = Literal[
     "unloaded", "loading", "loaded", "unloading", "failed", "unavailable"
 ]
-"""The state of a model. `unavailable`: it is loaded, and its engine cannot serve."""
+"""The state of a model. `unavailable` means that it is loaded but its engine cannot serve."""
 
 
 class ModelObject(Value, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ class ErrorBody(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: GatewayError) -> ErrorBody:
-        """`error` as clients read it."""
+        """The body of `error`, as clients read it."""
         return cls(message=error.message, type=error.type, param=error.param, code=error.code)
 
 

@@ -19,11 +19,11 @@ class ScoringLimits(Struct, frozen=True):
 
     max_pairs: int
     max_bytes: int
-    """Of all pairs in UTF-8. The query counts once per document."""
+    """Maximum size of all pairs together in UTF-8. The query counts once per document."""
 
 
 class ScoringParameters(Wire, kw_only=True):
-    """The parameters of both APIs."""
+    """The parameters that both APIs share."""
 
     model: str | None = None
     user: str | None = None
@@ -31,7 +31,7 @@ class ScoringParameters(Wire, kw_only=True):
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT)] | None = None
     """Truncate each pair to this many tokens; -1: to the model's maximum."""
     max_tokens_per_doc: Annotated[int, Meta(ge=0, le=MAX_INT)] | None = None
-    """Truncate each document to this many tokens; 0 is none, as in vLLM."""
+    """Truncate each document to this many tokens; 0 means no limit, as in vLLM."""
 
 
 class RerankRequest(ScoringParameters, kw_only=True):
@@ -50,12 +50,12 @@ class ScoreTextsRequest(ScoringParameters, kw_only=True):
     """The body of `POST /v1/score`."""
 
     queries: list[str] = []
-    """As many as documents, or one for all."""
+    """As many queries as documents, or one query for all documents."""
     documents: list[str] = []
     names: tuple[str, str] = ("queries", "documents")
-    """What the request calls them."""
+    """The request's names for queries and documents."""
     several: tuple[bool, bool] = (False, False)
-    """Whether they are lists in the request."""
+    """For queries and for documents: whether the request has a list of them."""
     unknown: list[str] = []
     """Names of unknown parameters."""
 
@@ -145,7 +145,7 @@ def _texts(raw: list[Any], name: str, most: int) -> list[str]:
 
 
 def _text(raw: Any, param: ParamPath) -> str:
-    """A text, or the text of an object, as Jina and Cohere take documents."""
+    """Return a text, or the text of an object: Jina and Cohere accept documents in both forms."""
     if isinstance(raw, dict):
         if "text" not in raw:
             raise wrong_type(param, _WHAT, raw)
@@ -188,7 +188,7 @@ class RerankDocument(Value, frozen=True, kw_only=True):
 
 
 class RerankResult(Value, frozen=True, kw_only=True):
-    """One document. `index` is its place in the request."""
+    """One document. `index` is its index in the request."""
 
     index: int
     relevance_score: float
@@ -196,7 +196,7 @@ class RerankResult(Value, frozen=True, kw_only=True):
 
 
 class RerankAnswer(Value, frozen=True, kw_only=True):
-    """The answer to `/v1/rerank`: the best first."""
+    """The answer to `/v1/rerank`, best first."""
 
     id: str
     object: Literal["list"] = "list"
@@ -206,7 +206,7 @@ class RerankAnswer(Value, frozen=True, kw_only=True):
 
 
 class Score(Value, frozen=True, kw_only=True):
-    """One pair's score. `index` is its place in the request."""
+    """One pair's score. `index` is its index in the request."""
 
     index: int
     object: Literal["score"] = "score"

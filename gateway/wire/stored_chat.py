@@ -14,7 +14,7 @@ from gateway.wire.request import decode_metadata
 
 class StoredChatCompletion(ChatCompletion, frozen=True, kw_only=True):
     """A completion with parameters of its request. Streamed and non-streamed completions have the same form: fields of
-    self-hosted engines that only one of them has (tokens, log probabilities of the prompt) are not stored."""
+    self-hosted engines that only one of the two kinds has (tokens, log probabilities of the prompt) are not stored."""
 
     metadata: dict[str, str] = {}
     input_user: str | None = None
@@ -30,7 +30,8 @@ class StoredChatCompletion(ChatCompletion, frozen=True, kw_only=True):
 
 
 def stored_messages(completion_id: str, sent: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """A request's messages as they are listed: each with an id, and its content as text or as parts (OpenAI's form)."""
+    """A request's messages in the form in which they are listed (OpenAI's): each with an id, and its content as text or
+    as parts."""
     listed: list[JsonObject] = []
     for index, message in enumerate(sent):
         content = message.get("content")

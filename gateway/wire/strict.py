@@ -1,7 +1,8 @@
-"""What OpenAI's own server rejects and this one accepts by default: the checks of `compatibility = "strict"`.
+"""The checks of `compatibility = "strict"`: they reject what OpenAI's server rejects and this gateway accepts by
+default.
 
-They read plain JSON, before it is converted; what has the wrong type is left to the conversion. Status, type, `param`,
-`code` and wording are those of OpenAI's answers as clients report them.
+They read plain JSON before it is converted. Values of the wrong type are left to the conversion. Status, type, `param`,
+`code` and wording are those of OpenAI's answers as reported by clients.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MOVED = {
     "response_format": "text.format",
     "verbosity": "text.verbosity",
 }
-"""Parameters of Chat Completions, and where the Responses API has them."""
+"""Parameters of Chat Completions, with their names in the Responses API."""
 _PARTS = ["input_text", "input_image", "output_text", "refusal", "input_file", "input_audio", "computer_screenshot",
           "summary_text"]  # fmt: skip
 _SAID = ["output_text", "refusal"]
@@ -199,10 +200,11 @@ def _check_tool_options(raw: dict[str, Any]) -> None:
 
 
 def _check_calls(messages: Any) -> None:
-    """Each call of a chat is answered by the messages that follow it, and these answer nothing else."""
+    """Check that the calls of each message are answered by the messages that follow it, and that these answer no other
+    calls."""
     called: frozenset[str] = frozenset()
     open_calls: dict[str, None] = {}
-    """Those without an answer, in their order."""
+    """Calls without an answer, in their order."""
     sent = messages if isinstance(messages, list) else []
     for index, message in enumerate(sent):
         if not isinstance(message, dict):
@@ -250,7 +252,7 @@ def _is_json_object(wanted: Any) -> bool:
 
 
 def _mentions_json(sent: Any) -> bool:
-    """Whether a text of the request's messages has the word."""
+    """Whether a text of the request's messages contains the word "json"."""
     if isinstance(sent, str):
         return "json" in sent.lower()
     for message in sent if isinstance(sent, list) else ():
@@ -263,7 +265,7 @@ def _mentions_json(sent: Any) -> bool:
 
 
 def _check_parts(sent: Any) -> None:
-    """The parts of messages, each of a type that its role may have."""
+    """Check that the parts of each message have types that its role allows."""
     for index, item in enumerate(sent if isinstance(sent, list) else ()):
         if not isinstance(item, dict) or item.get("type", "message") != "message":
             continue

@@ -23,7 +23,7 @@ class TextResponse(Tagged, frozen=True, kw_only=True, tag="text"):
 
 
 class JsonObjectResponse(Tagged, frozen=True, kw_only=True, tag="json_object"):
-    """`schema` is llama-server's: the object is then valid under it."""
+    """`schema` is an extension of llama-server: the object must be valid under it."""
 
     schema: JsonObject | None = None
 
@@ -58,7 +58,7 @@ ResponseFormat: TypeAlias = (
 
 
 class StructuredParameters(SharedParameters, kw_only=True, omit_defaults=True, dict=True):
-    """Base of the requests that are answered with choices."""
+    """Base of the requests whose answers have choices."""
 
     model: str | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None

@@ -12,7 +12,7 @@ from gateway.wire.common import JsonObject, ReasoningEffort, Tagged, Value
 FormatName: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=64, pattern=r"\A[a-zA-Z0-9_-]+\Z")
 ]
-"""OpenAI's characters and length. The name is inserted into prompts."""
+"""The characters and the length that OpenAI allows. The name is inserted into prompts."""
 
 
 class PlainText(Tagged, frozen=True, kw_only=True, tag="text"):

@@ -23,8 +23,8 @@ from gateway.wire.field_errors import (
 ToolName: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=128, pattern=r"\A[a-zA-Z0-9_.-]+\Z")
 ]
-"""OpenAI's characters, and the dot, which self-hosted MCP tools use. Restricted because the name is inserted into
-prompts."""
+"""The characters that OpenAI allows, and the dot, which self-hosted MCP tools use. Restricted because the name is
+inserted into prompts."""
 AllowedCallers: TypeAlias = list[Literal["direct", "programmatic"]]
 
 
@@ -402,7 +402,7 @@ def decode_tool_choice(raw: Any, param: ParamPath = ("tool_choice",)) -> ToolCho
 
 
 def _check_allowed(entry: JsonObject, param: ParamPath) -> None:
-    """Check the type of an allowed tool. It may be left out: a name says enough."""
+    """Check the type of an allowed tool. It may be omitted, since the name is sufficient."""
     kind = entry.get("type")
     if kind is None:
         return

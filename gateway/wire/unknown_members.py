@@ -1,4 +1,5 @@
-"""Members that the objects within a request do not have. OpenAI's server rejects them; here only `compatibility = "strict"` does."""
+"""Finds unknown members in the objects of a request. OpenAI's server rejects them; this gateway only with
+`compatibility = "strict"`."""
 
 from __future__ import annotations
 
@@ -12,23 +13,23 @@ from gateway.errors import ParamPath
 
 
 def unknown_member(raw: Mapping[str, Any], into: Any, place: ParamPath = ()) -> ParamPath | None:
-    """The place of the first unknown member in `raw`, which is plain JSON at `place`, to be converted to the Struct `into`;
-    None if there is none.
+    """The path of the first unknown member in `raw`; None if there is none. `raw` is plain JSON at the path `place` and
+    is to be converted to the Struct `into`.
 
-    Free-form JSON is not looked into, and neither is a value of a wrong type, which the conversion reports. Linear.
+    Free-form JSON is not examined, nor are values of a wrong type, which the conversion reports. Takes linear time.
     """
     return _in_object(raw, _members(into), place)
 
 
 class _Shape(Struct, frozen=True):
-    """What a value may be, as far as it has members."""
+    """The types that a value may have, as far as they have members."""
 
     items: _Shape | None = None
-    """Of an array."""
+    """The elements of an array."""
     values: _Shape | None = None
-    """Of an object with any keys."""
+    """The values of an object with arbitrary keys."""
     structs: Mapping[Any, Any] = {}
-    """By their `type`, or of one without."""
+    """The Structs that the value may be, by their `type`; a single one may have none."""
 
 
 def _in_object(
@@ -72,7 +73,7 @@ def _tag(value: Mapping[str, Any]) -> str | None:
 
 @cache
 def _members(cls: Any) -> Mapping[str, _Shape]:
-    """The members of a Struct's objects, by their names on the wire."""
+    """The members of the JSON object of a Struct, by their names on the wire."""
     info = inspect.type_info(cls)
     assert isinstance(info, inspect.StructType), cls
     found = {field.encode_name: _shape(field.type) for field in info.fields}

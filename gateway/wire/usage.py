@@ -1,4 +1,4 @@
-"""The usage and the costs of an organization, as OpenAI's administration API shows them."""
+"""Usage and costs of an organization, in the form of OpenAI's administration API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.wire.common import Value
 
 
 class CompletionsUsage(Value, frozen=True, kw_only=True):
-    """What all generating APIs have used. A field by which was not grouped is null."""
+    """Usage of all generating APIs. Fields that the request does not group by are null."""
 
     object: Literal["organization.usage.completions.result"] = (
         "organization.usage.completions.result"
@@ -25,14 +25,14 @@ class CompletionsUsage(Value, frozen=True, kw_only=True):
     project_id: None = None
     user_id: None = None
     api_key_id: str | None = None
-    """The name of the key."""
+    """The name of the API key."""
     model: str | None = None
     batch: None = None
     service_tier: None = None
 
 
 class EmbeddingsUsage(Value, frozen=True, kw_only=True):
-    """What embeddings have used."""
+    """Usage of embeddings."""
 
     object: Literal["organization.usage.embeddings.result"] = "organization.usage.embeddings.result"
     input_tokens: int
@@ -51,7 +51,7 @@ class Amount(Value, frozen=True, kw_only=True):
 
 
 class Costs(Value, frozen=True, kw_only=True):
-    """What was used, at the prices of now."""
+    """The costs of the usage, at the current prices."""
 
     object: Literal["organization.costs.result"] = "organization.costs.result"
     amount: Amount
@@ -62,7 +62,7 @@ class Costs(Value, frozen=True, kw_only=True):
 
 
 class Bucket(Value, frozen=True, kw_only=True):
-    """A day."""
+    """One day."""
 
     object: Literal["bucket"] = "bucket"
     start_time: int

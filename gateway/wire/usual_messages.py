@@ -1,8 +1,8 @@
-"""Messages of Chat Completions in the shapes of other servers, as OpenAI's API has them.
+"""Converts messages of Chat Completions in the form of other servers to the form of OpenAI's API.
 
-Clients keep their histories in the shapes of the server that they were written for, and send them to every server: parts of
-the Responses API, parts with reasoning (Mistral's, Anthropic's, LangChain's), addresses of images as text, calls without arguments, and
-tools that return nothing.
+Clients keep their histories in the form of the server that they were written for, and send them to every server. Other
+forms are: parts of the Responses API, reasoning parts (Mistral's, Anthropic's, LangChain's), URLs of images as plain
+strings, calls without arguments, and tools that return nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _REASONING: Final = ("thinking", "reasoning", "redacted_thinking")
 
 
 def usual_message(raw: dict[str, Any]) -> dict[str, Any]:
-    """`raw`, one message as plain JSON, with the parts, calls and contents that OpenAI's API has. What it does not know stays as
-    it is. Reasoning parts of an assistant become its `reasoning_content`, unless it has some; what is encrypted in them is
-    left out."""
+    """Convert `raw`, one message as plain JSON, to OpenAI's parts, calls and contents. Unknown forms are not changed.
+    Reasoning parts of an assistant message become its `reasoning_content`, unless it already has some. Encrypted
+    reasoning is omitted."""
     role, content = raw.get("role"), raw.get("content")
     message = dict(raw)
     if isinstance(content, list):
