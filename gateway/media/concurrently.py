@@ -1,4 +1,4 @@
-"""Work on the parts of one request."""
+"""Reading the parts of one request concurrently."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 PartT = TypeVar("PartT")
 
 _AT_ONCE: Final = 4
-"""Parts of one request that are read concurrently."""
+"""Maximum number of parts of one request that are read concurrently."""
 
 
 async def for_each(parts: Iterable[PartT], read: Callable[[PartT], Awaitable[None]]) -> None:
-    """Call `read` for the parts, some concurrently. The first failure cancels the others."""
+    """Call `read` for each part, up to four concurrently. The first failure cancels the others."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(part: PartT) -> None:

@@ -1,4 +1,4 @@
-"""Base64 data, `data:` URLs, and formats of files. Sizes are known before anything is decoded."""
+"""Base64 data, `data:` URLs, and formats of files. Sizes are checked before anything is decoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.media.refused import (
 _LONGEST_HEAD: Final = 256
 """Maximum length of a `data:` URL up to its comma."""
 _CHUNK: Final = 1 << 18
-"""Characters that are decoded at once; a multiple of 4. Decoding holds the interpreter's lock."""
+"""Number of characters decoded by one call, a multiple of 4. Decoding holds the interpreter's lock."""
 _UNTYPED: Final = ("", "application/octet-stream", "binary/octet-stream")
 
 
@@ -26,8 +26,8 @@ def is_data_url(url: str) -> bool:
 
 
 def check_media_type(media_type: str) -> None:
-    """Raise `MediaRefused` for a media type that is not of an image. Nothing else depends on the media type: formats are
-    recognised by the file's first bytes."""
+    """Raise `MediaRefused` if a media type is not that of an image. Nothing else depends on the media type: formats are
+    recognised by the first bytes of the file."""
     name = media_type.partition(";")[0].strip().lower()
     if not name.startswith("image/") and name not in _UNTYPED:
         raise MediaRefused(
@@ -51,7 +51,7 @@ def data_start(url: str) -> int:
 
 
 def format_of(data: bytes) -> str | None:
-    """The format of an image, by the file's first bytes."""
+    """The format of an image, by the first bytes of its file. None if it is unknown."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if data.startswith(b"\xff\xd8\xff"):
@@ -93,7 +93,7 @@ def decode_base64(text: str, max_bytes: int, start: int = 0) -> bytes:
 
 
 def too_large(max_bytes: int) -> str:
-    """The message about a file that exceeds the limit."""
+    """The error message for a file that exceeds the limit of `max_bytes`."""
     return (
         f"The file is larger than {max_bytes} bytes, the limit of this server. Send a smaller one."
     )

@@ -22,7 +22,7 @@ _ACCEPT: Final = {
     "file": "*/*",
 }
 _USER_AGENT: Final = "litegate"
-"""Nothing of the client's request is sent."""
+"""The `User-Agent` header. Headers of the client's request are not sent."""
 
 
 class Fetched(Struct, frozen=True):
@@ -30,11 +30,11 @@ class Fetched(Struct, frozen=True):
 
     data: bytes
     media_type: str
-    """As the server declares it; may be empty."""
+    """The media type that the server declares; may be empty."""
 
 
 class MediaFetcher:
-    """Fetches files."""
+    """Fetches files by URL, from the hosts and within the limits of the configuration."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class MediaFetcher:
         what: Literal["image", "file"] = "image",
         max_bytes: int | None = None,
     ) -> None:
-        """`what` is fetched: images, or files of any type. `max_bytes` replaces the limit of `config`. Raises
-        `ConfigurationError` if a host of `config` cannot be one."""
+        """`what` selects images, or files of any type. `max_bytes` replaces the limit of `config`. Raises
+        `ConfigurationError` if `config` contains an invalid host."""
         try:
             check_host_patterns(config.allow_hosts, "media.allow_hosts")
             check_host_patterns(config.deny_hosts, "media.deny_hosts")

@@ -1,4 +1,4 @@
-"""The parts of a conversation that are documents, and what a prompt shows of them."""
+"""The parts of a conversation that are documents, and the parts that show their content in a prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_NAME: Final = 200
 
 
 class DocumentSource(Struct, frozen=True, kw_only=True):
-    """What a part of a request says about its document. Parts with equal sources have equal documents."""
+    """The source of a document, as a part of a request gives it. Parts with equal sources have equal documents."""
 
     url: str = ""
     file_id: str = ""
@@ -26,7 +26,7 @@ class DocumentSource(Struct, frozen=True, kw_only=True):
     """Base64, or a `data:` URL."""
     filename: str = ""
     shows_pages: bool = False
-    """Whether the pages of a PDF are wanted as images too."""
+    """Whether the model gets the pages of a PDF as images too."""
 
 
 class DocumentPart(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class DocumentPart(Struct, frozen=True, kw_only=True):
 
 
 class FileContent(Struct, frozen=True, kw_only=True):
-    """What a document contains."""
+    """The content of a document."""
 
     filename: str
     text: str
@@ -54,12 +54,12 @@ class FileContent(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """In bytes, approximately."""
+        """Approximate size in bytes."""
         return len(self.text) + sum(len(page.data) for page in self.pages)
 
 
 def file_source(part: InputFile) -> DocumentSource:
-    """The source of a part."""
+    """The source of the document in a part."""
     return DocumentSource(
         url=part.file_url or "",
         file_id=part.file_id or "",
@@ -70,7 +70,7 @@ def file_source(part: InputFile) -> DocumentSource:
 
 
 def content_of(item: Item) -> tuple[str, Sequence[AnyContent]]:
-    """The parts of a message, or of the output of a client's tool, and the name of their field. Empty for other items."""
+    """The field name and the parts of a message, or of the output of a client's tool. Empty for other items."""
     match item:
         case Message(content=content):
             return "content", content
@@ -88,16 +88,16 @@ def file_parts(items: Sequence[Item]) -> Iterator[DocumentPart]:
             and len(item.content) == 1
             and isinstance(item.content[0], TEXTS)
         ):
-            continue  # as most are
+            continue  # the usual case
         field, content = content_of(item)
         for at, part in enumerate(content):
-            if type(part) is InputFile:  # of as many as 20,000
+            if type(part) is InputFile:  # faster than `isinstance`; there may be 20,000 parts
                 yield DocumentPart(source=file_source(part), param=("input", index, field, at))
 
 
 def shown_parts(content: FileContent, pages: Sequence[str]) -> list[InputText | InputImage]:
-    """The parts that stand for a document in a prompt: its text, between lines with its name, and images of its pages,
-    by their URLs."""
+    """The parts that replace a document in a prompt: its text, between lines with its name, and images of its pages.
+    `pages` are the URLs of these images."""
     return [
         InputText(text=marked(content.filename, content.text)),
         *(InputImage(image_url=url) for url in pages),
@@ -105,7 +105,7 @@ def shown_parts(content: FileContent, pages: Sequence[str]) -> list[InputText | 
 
 
 def marked(filename: str, text: str) -> str:
-    """`text` between lines that name its file. The last of these lines occurs only once."""
+    """`text` between two lines with the name of its file. The closing line does not occur in the text."""
     name = plain_name(filename)
     end = f"[End of file: {name}]"
     if end in text:
@@ -116,14 +116,14 @@ def marked(filename: str, text: str) -> str:
 
 
 def plain_name(filename: str) -> str:
-    """A file's name in one line, without brackets and characters that cannot be seen."""
+    """The name of a file on one line, without brackets and invisible characters."""
     plain = "".join(each if each.isprintable() and each not in "[]" else " " for each in filename)
     return " ".join(plain[: 4 * _LONGEST_NAME].split())[:_LONGEST_NAME].strip() or "file"
 
 
 def page_url(page: Media) -> str:
-    """Stands for an image that the gateway has made, as the URL of its part. No request can name it: such URLs are
-    refused when images are read."""
+    """The URL of the part for an image that the gateway has made. Requests cannot use such URLs: they are refused when
+    images are read."""
     return f"page:{page.sha256}"
 
 

@@ -36,7 +36,7 @@ from gateway.process_pool import HelperFailure, PoolBusy
 from gateway.protocols import Media
 
 _AT_ONCE: Final = 8
-"""Documents of one owner that are fetched, and that are decoded."""
+"""Maximum number of documents of one owner that are fetched concurrently; the same number is decoded concurrently."""
 _LONGEST_HEAD: Final = 256
 """Maximum length of a `data:` URL up to its comma."""
 _IN_THREAD: Final = 1_048_576
@@ -52,7 +52,7 @@ _CODES: Final = {
     EMPTY_FILE: "empty_file",
     INVALID_BASE64: "invalid_base64_file",
 }
-"""The codes of errors of images, as those of documents are called."""
+"""Maps error codes for images to the codes for documents."""
 
 
 class LoadedFile(Struct, frozen=True, kw_only=True):
@@ -61,16 +61,17 @@ class LoadedFile(Struct, frozen=True, kw_only=True):
     data: bytes
     filename: str = ""
     media_type: str = ""
-    """As declared, without parameters; may be empty."""
+    """The declared media type, without parameters; may be empty."""
 
 
 class FileReader:
-    """Reads documents for all requests. An asynchronous context manager, which ends the helper processes."""
+    """Reads documents for all requests. Leaving this asynchronous context manager ends the helper processes."""
 
     def __init__(
         self, config: DocumentsConfig, media: MediaConfig, *, resolve: Resolve = resolve
     ) -> None:
-        """`media` says from where files are fetched. Raises `ConfigurationError` if a package for that is missing."""
+        """`media` configures from where files are fetched. Raises `ConfigurationError` if a package for fetching is
+        missing."""
         self.config = config
         self._reader: DocumentReader | None = None
         with suppress(
@@ -124,12 +125,12 @@ class FileReader:
             return await self._content(loaded.data, name, images, owner)
 
         async with self._decodes.of(owner):
-            # Owners share nothing: the time that a file takes would tell whether another has sent it.
+            # Owners share no entries: the response time would tell whether another owner has sent the file.
             found = await self._cache.get((owner, html, images, digest), make)
         return FileContent(filename=loaded.filename, text=found.text, pages=found.pages)
 
     async def load(self, source: DocumentSource, owner: str) -> LoadedFile:
-        """The bytes of a document. Raises `MediaRefused`, with codes of documents."""
+        """The bytes of a document. Raises `MediaRefused`, with the codes for documents."""
         try:
             if source.data or is_data_url(source.url):
                 loaded = await self._decoded(source.data or source.url, owner)

@@ -1,4 +1,4 @@
-"""What the turns of one answer show of documents."""
+"""Replacing documents by their text and pages, for the turns of one answer."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ from gateway.wire.large_bodies import pass_over
 
 
 class ShownItems(Struct, frozen=True):
-    """Items, as a prompt shows them."""
+    """Items as a prompt shows them."""
 
     items: Sequence[Item]
     pages: Mapping[MediaSource, Media] = {}
-    """Images of pages, by the sources of the parts that stand for them."""
+    """Images of pages, by the sources of the parts that show them."""
     origins: Mapping[int, Sequence[int]] = {}
-    """For items with documents: the index that each part's origin has in the request."""
+    """For each item with documents, by its index: the index in the request of the part from which each part was
+    made."""
 
     def sent(self, path: ParamPath) -> ParamPath:
-        """The place in the request of `path`, which is a place in `items`."""
+        """Convert a path in `items` to the path in the request."""
         match path:
             case ("input", int(index), str(field), int(part), *rest) if index in self.origins:
                 origins = self.origins[index]
@@ -52,7 +53,7 @@ class ShownItems(Struct, frozen=True):
 
 
 class FileResolver:
-    """Finds the text and the pages of the documents in an answer's turns. No document is read twice."""
+    """Finds the text and the pages of the documents in the turns of one answer. Each document is read once."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class FileResolver:
         self._contents: Mapping[DocumentSource, FileContent] = {}
 
     async def resolve(self, items: Sequence[Item]) -> ShownItems:
-        """`items` with the text, and the pages if they are wanted, in the place of each document.
+        """Replace each document in `items` by its text and, if the model gets them, its pages.
 
         Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
         """

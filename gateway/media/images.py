@@ -1,4 +1,4 @@
-"""Decoding images and encoding them anew. Runs in helper processes with limits on memory and time."""
+"""Decoding images and encoding them again. Runs in helper processes with limits on memory and time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.media.encoded import format_of
 from gateway.media.refused import INVALID_IMAGE, PARSE_ERROR, TOO_LARGE, WRONG_FORMAT, MediaRefused
 
 _ORIENTATION: Final = 0x0112
-"""The EXIF tag."""
+"""The EXIF tag for the orientation."""
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -24,19 +24,19 @@ _UPRIGHT: Final = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""EXIF: how to turn an image so that it stands upright."""
+"""Maps EXIF orientations to the operation that turns an image upright."""
 _SMALL: Final = 512 * 512
-"""Number of pixels up to which images are written without loss, whatever their source."""
+"""Number of pixels up to which images are encoded without loss, whatever the format of their file."""
 _LARGEST_PNG: Final = 8 << 20
 """Size in bytes above which a PNG is replaced by a JPEG."""
 
 
 def read_image(data: bytes, max_pixels: int, max_side: int) -> tuple[bytes, str, int, int]:
-    """Decode a PNG, JPEG, WebP or GIF file, and encode its first frame anew.
+    """Decode a PNG, JPEG, WebP or GIF file, and encode its first frame again.
 
-    The result is upright, without transparency (on white), RGB, and its longer side has at most `max_side` pixels.
+    The result is upright, in RGB, without transparency (on white), and its longer side has at most `max_side` pixels.
     Equal arguments give equal bytes. Returns the new file, its media type, its width and its height. Raises
-    `MediaRefused`. Files with more than `max_pixels` pixels are refused by their header.
+    `MediaRefused`. Files with more than `max_pixels` pixels are refused by their header, before they are decoded.
     """
     kind = format_of(data)
     if kind is None:
@@ -69,7 +69,8 @@ def _is_lossless(kind: str, data: bytes) -> bool:
 
 @contextmanager
 def _at_most(max_pixels: int) -> Iterator[None]:
-    """Pillow raises `DecompressionBombError` for more than twice this number, also while it opens a file."""
+    """Within the context, Pillow raises `DecompressionBombError` for images with more than `max_pixels` pixels, also
+    while it opens a file."""
     before = Image.MAX_IMAGE_PIXELS
     Image.MAX_IMAGE_PIXELS = -(-max_pixels // 2)
     try:
@@ -115,7 +116,7 @@ def _fitting(size: tuple[int, int], max_side: int) -> tuple[int, int]:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # broken metadata: the pixels are good
+    except Exception:  # the metadata is broken, and the pixels are not
         return 1
 
 
@@ -133,7 +134,8 @@ def _opaque(image: Image.Image) -> Image.Image:
 
 
 def encoded_image(image: Image.Image, *, lossless: bool) -> tuple[bytes, str, int, int]:
-    """An image file of `image`, with its media type, width and height. If `lossless`, a PNG unless that is very large."""
+    """Encode `image`. Returns the file, its media type, its width and its height. If `lossless`, the file is a PNG
+    unless that would exceed `_LARGEST_PNG`."""
     width, height = image.size
     if lossless or width * height <= _SMALL:
         png = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The text and the pages of documents. Runs in helper processes with limits on memory and time."""
+"""Reading the text and the pages of documents. Runs in helper processes with limits on memory and time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from gateway.documents.pdf import is_pdf, opened_pdf, readable_page
 from gateway.documents.text import read_text
 
 _SMALLEST: Final = 1e-3
-"""In points. Pages without a size exist in broken documents."""
+"""Smallest size of a page in points. Pages of broken documents may have a size of zero."""
 
 
 def read_document(
     content: bytes, filename: str, max_text: int, max_pages: int, max_images: int, side: int
 ) -> tuple[str, list[tuple[bytes, str, int, int]]]:
-    """The text of a document; and if `max_images` is not 0 and it is a PDF, images of its pages.
+    """The text of a document and, if it is a PDF and `max_images` is not 0, images of its pages.
 
-    Each image is an encoded file with its media type, width and height; the longer side has `side` pixels. A PDF with
-    images of its pages may have no text. Raises `InvalidFile`, also for a PDF with more than `max_images` pages.
+    Each image is an encoded file with its media type, width and height; the longer side has `side` pixels. The text of
+    a PDF may be empty if there are images of its pages. Raises `InvalidFile`, also for a PDF with more than
+    `max_images` pages.
     """
     shows = bool(max_images) and is_pdf(content)
     text = read_text(content, filename, max_text, max_pages=max_pages, may_be_empty=shows)
@@ -27,8 +28,8 @@ def read_document(
 
 
 def page_images(content: bytes, most: int, side: int) -> list[tuple[bytes, str, int, int]]:
-    """Images of the pages of a PDF, as `read_document` returns them. Pages that cannot be read are left out; the text says
-    which."""
+    """Images of the pages of a PDF, as `read_document` returns them. Unreadable pages are left out; the text names
+    them. Raises `InvalidFile` if there are more than `most` pages."""
     try:
         from gateway.media.images import encoded_image
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the turns of one answer show of images, sounds and documents."""
+"""Finding the images, sounds and documents in the turns of one answer."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from gateway.wire.items import Item
 
 
 class ShownTurn(Struct, frozen=True):
-    """A turn, as a prompt shows it."""
+    """A turn as a prompt shows it."""
 
     turn: Turn
     shown: ShownItems
 
     def sent(self, path: ParamPath) -> ParamPath:
-        """The place in the request of `path`, which is a place in `turn`."""
+        """Convert a path in `turn` to the path in the request."""
         return self.shown.sent(path)
 
     def with_sent_params(self, rendered: RenderedPrompt) -> RenderedPrompt:
-        """`rendered`, whose images and sounds name the parts of the request."""
+        """`rendered`, with the paths of images and sounds converted to paths in the request."""
         prompt = rendered.prompt
         if not (self.shown.origins and isinstance(prompt, TokensPrompt) and prompt.media):
             return rendered
@@ -39,7 +39,7 @@ class ShownTurn(Struct, frozen=True):
 
 
 class PartResolver:
-    """Finds what the turns of one answer show of images, sounds and documents."""
+    """Finds the images, sounds and documents in the turns of one answer."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class PartResolver:
         files: FileResolver | None = None,
         uploaded: UploadedParts | None = None,
     ) -> None:
-        """`media` is None for models that take none, `files` for those that take files as they are, and `uploaded` for
-        engines that take tokens."""
+        """`media` is None for models that take neither images nor sounds, `files` for models that take files unchanged,
+        and `uploaded` for engines that take tokens."""
         self._media = media
         self._files = files
         self._uploaded = uploaded
 
     async def resolve(self, turn: Turn) -> ShownTurn:
-        """`turn` with its images and sounds, and with the text of documents in their place.
+        """Find the images and sounds of `turn`, and replace its documents by their text.
 
         Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
         """

@@ -30,7 +30,7 @@ class MediaPart(Struct, frozen=True, kw_only=True):
 
 
 def result_images(items: Sequence[Item], results: Mapping[str, CallRecord]) -> Iterator[MediaPart]:
-    """The images in results of the gateway's tools. `results` are the turn's."""
+    """The images in results of the gateway's tools. `results` are the results of the turn, by item id."""
     if not any(record.images for record in results.values()):
         return
     for index, item in enumerate(items):

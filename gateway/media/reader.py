@@ -1,4 +1,4 @@
-"""Reading images and sounds: loading their bytes, and decoding these in helper processes."""
+"""Reading images and sounds: loading their bytes, and decoding the bytes in helper processes."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ from gateway.process_pool import (
 from gateway.protocols import Media, MediaKind, MediaSource
 
 _AT_ONCE: Final = 8
-"""Fetches of one owner, and files of one owner that are decoded."""
+"""Maximum number of concurrent fetches of one owner; the same number of its files is decoded concurrently."""
 _CALLS: Final = 500
 """Number of files that one process decodes before it is replaced."""
 _PROCESS_BYTES: Final = 384 << 20
-"""Address space of a helper process besides files and pixels."""
+"""Address space in bytes of a helper process, without files and pixels."""
 _PIXEL_BYTES: Final = 24
-"""Memory for each pixel of a file, at most: a WebP decoder's canvases, and the image with and without transparency."""
+"""Maximum memory in bytes per pixel of a file: the canvases of a WebP decoder, and the image with and without
+transparency."""
 _WRITTEN_BYTES: Final = 16
-"""Memory for each pixel of the encoded image, at most."""
+"""Maximum memory in bytes per pixel of the image that is encoded."""
 _RESULT_BYTES: Final = 4
-"""Of an encoded pixel, at most."""
+"""Maximum size in bytes of an encoded pixel."""
 _SOUND_COPIES: Final = 4
-"""Copies of a decoded sound that a process holds at once, at most."""
+"""Maximum number of copies of a decoded sound that a process holds at the same time."""
 
 _PRELOAD: Final = (
     "gateway.media.images",
@@ -65,7 +66,7 @@ _PRELOAD: Final = (
 
 
 class MediaReader:
-    """Reads images and sounds for all requests. An asynchronous context manager, which ends the helper processes."""
+    """Reads images and sounds for all requests. Leaving this asynchronous context manager ends the helper processes."""
 
     def __init__(
         self,
@@ -115,7 +116,8 @@ class MediaReader:
     def resolver(
         self, owner: str, kinds: Collection[MediaKind] = ("image", "audio")
     ) -> MediaResolver:
-        """A resolver for the turns of one answer. Parts of other `kinds` are left to the renderer, which refuses them."""
+        """A resolver for the turns of one answer. Parts whose kind is not in `kinds` are left to the renderer, which
+        refuses them."""
         return MediaResolver(
             self.read,
             owner,
@@ -125,7 +127,7 @@ class MediaReader:
         )
 
     async def read(self, source: MediaSource, owner: str) -> Media:
-        """The image or sound that `source` names. Raises `MediaRefused`, or `RateLimited`."""
+        """The image or sound that `source` describes. Raises `MediaRefused`, or `RateLimited`."""
         if source.kind == "audio":
             return await self._read_encoded(source, source.data, 0, owner)
         if is_data_url(source.url):
@@ -181,7 +183,7 @@ class MediaReader:
         return data
 
     async def _read_encoded(self, source: MediaSource, text: str, start: int, owner: str) -> Media:
-        """`text` contains base64 from the index `start` on."""
+        """Decode the base64 in `text` that begins at the index `start`, and read its image or sound."""
         async with self._decodes.of(owner):
             data, digest = await asyncio.to_thread(_decoded, text, start, self.config.max_bytes)
             return await self._read_bytes(source, data, digest, owner)
@@ -198,11 +200,11 @@ class MediaReader:
                 return await self._sound(data, owner)
             return await self._image(data, side, owner)
 
-        # Owners share nothing: the time that an image takes would tell whether another has sent it.
+        # Owners share no entries: the response time would tell whether another owner has sent the image.
         return await self._cache.get((owner, source.kind, side, digest), make)
 
     def _side(self, detail: str) -> int:
-        """The largest number of pixels of the longer side."""
+        """Maximum number of pixels of the longer side."""
         match detail:
             case "low":
                 return min(512, self.config.max_side)

@@ -1,4 +1,4 @@
-"""Why an image or a sound cannot be used."""
+"""The error for an image or a sound that cannot be used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INVALID_SOUND: Final = "invalid_value"
 class MediaRefused(Exception):
     """An image or sound cannot be used. `code` is OpenAI's machine-readable code; `message` addresses the client.
 
-    The text of the exception contains both, so that it can cross from a helper process.
+    The text of the exception contains both, so that it can be passed on from a helper process.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -31,6 +31,6 @@ class MediaRefused(Exception):
 
     @classmethod
     def from_text(cls, text: str) -> MediaRefused:
-        """The exception whose text is `text`."""
+        """The exception with the text `text`."""
         code, _, message = text.partition(": ")
         return cls(code, message)

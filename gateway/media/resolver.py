@@ -1,4 +1,4 @@
-"""The images and sounds of the turns of one answer."""
+"""Finding the images and sounds in the turns of one answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.wire.items import Item
 
 
 class MediaResolver:
-    """Finds the images and sounds of an answer's turns. What an earlier turn contained is not read again."""
+    """Finds the images and sounds in the turns of one answer. Those of earlier turns are not read again."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class MediaResolver:
         self._max_total_bytes = max_total_bytes
         self._items: Sequence[Item] = ()
         self._parts: Sequence[MediaPart] = ()
-        """Of `_items`."""
+        """The images and sounds in `_items`."""
         self._media: Mapping[MediaSource, Media] = {}
         self._of_results: dict[MediaSource, Media | None] = {}
-        """Images of results of the gateway's tools; None for those that cannot be read."""
+        """Images in results of the gateway's tools; None for images that cannot be read."""
 
     async def resolve(self, items: Sequence[Item]) -> Mapping[MediaSource, Media]:
-        """The media of all images and sounds among `items`, and possibly of earlier turns.
+        """The media of all images and sounds in `items`, and possibly of those in earlier turns.
 
-        Only items that the last call did not have are looked at. Raises `InvalidRequest`, with the path of the part, or
+        Items of the previous call are not examined again. Raises `InvalidRequest`, with the path of the part, or
         `RateLimited`.
         """
         seen = len(self._items)
@@ -73,9 +73,10 @@ class MediaResolver:
     async def resolve_results(
         self, items: Sequence[Item], results: Mapping[str, CallRecord]
     ) -> Mapping[MediaSource, Media]:
-        """The media of images in results of the gateway's tools, besides those of the last `resolve` of `items`.
+        """The media of the images in results of the gateway's tools. `resolve` must have been called with `items`
+        before.
 
-        The newest are taken as long as the limits allow it. Broken ones are left out. Raises `RateLimited`.
+        The newest images that the limits allow are included. Broken images are left out. Raises `RateLimited`.
         """
         if "image" not in self._kinds:
             return {}

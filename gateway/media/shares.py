@@ -1,4 +1,4 @@
-"""Each owner's share of what is done at once."""
+"""Limiting the concurrent work of each owner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 
 class OwnerShares:
-    """Limits what each owner does concurrently."""
+    """Limits the concurrent work of each owner."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once

@@ -1,4 +1,4 @@
-"""Decoding sounds and encoding them anew. Runs in helper processes with limits on memory and time."""
+"""Decoding sounds and encoding them again. Runs in helper processes with limits on memory and time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Final
 from gateway.media.refused import INVALID_SOUND, MediaRefused
 
 MAX_RATE: Final = 48_000
-"""Samples per second of a sound that was not PCM; those of a higher rate are converted to it."""
+"""Maximum number of samples per second of sounds that were not PCM. Sounds with a higher rate are converted to it."""
 DECODED_WIDTH: Final = 2
-"""Bytes of a sample of a sound that was not PCM. It has one channel."""
+"""Bytes per sample of sounds that were not PCM. They have one channel."""
 _MAX_CHANNELS: Final = 8
 _RATES: Final = range(1000, 384_001)
 _UNKNOWN_LENGTH: Final = 0xFFFF_0000
-"""Servers that stream a WAV file write a length near the largest one into its header."""
+"""Lengths from this one on are not the real length: servers that stream a WAV file write such lengths into its
+header."""
 _CHUNK_FRAMES: Final = 1 << 16
 
 
 def read_sound(data: bytes, max_seconds: float) -> tuple[bytes, float]:
-    """Decode a WAV or MP3 file, and write its samples into a new WAV file, without anything else.
+    """Decode a WAV or MP3 file, and write only its samples into a new WAV file.
 
-    The samples of a WAV file with PCM stay as they are. Others become PCM of 16 bits with one channel, at `MAX_RATE` or
-    less. The formats are recognised by the file's first bytes.
+    The samples of a WAV file with PCM are not changed. Other samples become PCM of 16 bits with one channel, at
+    `MAX_RATE` or less. The format is recognised by the first bytes of the file.
 
     Returns the new file and its length in seconds. Equal arguments give equal bytes. Raises `MediaRefused`.
     """
@@ -39,24 +40,24 @@ def read_sound(data: bytes, max_seconds: float) -> tuple[bytes, float]:
 
 
 def _begins_like_mp3(data: bytes) -> bool:
-    """Whether there is a tag of ID3, or the header of a frame of MPEG audio, layer III."""
+    """Whether `data` begins with an ID3 tag, or with the header of an MPEG audio frame of layer III."""
     return data.startswith(b"ID3") or (
         len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2 and data[1] & 0x18 != 0x08
     )
 
 
 def _read_pcm(data: bytes, max_seconds: float) -> tuple[bytes, float] | None:
-    """The same for a WAV file with PCM; None if `data` has samples of another format."""
+    """Do the work of `read_sound` for a WAV file with PCM. Returns None if the samples have another format."""
     try:
         with wave.open(io.BytesIO(data)) as sound:
             channels, width, rate = sound.getnchannels(), sound.getsampwidth(), sound.getframerate()
             frame, claimed = channels * width, sound.getnframes()
             samples = sound.readframes(min(claimed, len(data) // frame + 1))
     except wave.Error as error:
-        if str(error).startswith("unknown"):  # as `wave` reports all formats that are not PCM
+        if str(error).startswith("unknown"):  # the error of `wave` for all formats other than PCM
             return None
         raise _broken("WAV") from None
-    except Exception:  # of broken files, `wave` raises more than it documents
+    except Exception:  # `wave` raises undocumented errors for broken files
         raise _broken("WAV") from None
     _check_form(channels, width, rate)
     samples = samples[: len(samples) // frame * frame]
@@ -68,7 +69,7 @@ def _read_pcm(data: bytes, max_seconds: float) -> tuple[bytes, float] | None:
 
 
 def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
-    """The same for samples that the package miniaudio decodes."""
+    """Do the work of `read_sound` for formats that the package miniaudio decodes."""
     try:
         import miniaudio  # type: ignore[import-untyped]
     except ImportError:
@@ -80,7 +81,7 @@ def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
     try:
         header = info(data)
         channels, own_rate, claimed = header.nchannels, header.sample_rate, header.num_frames
-    except Exception:  # of unknown formats of samples, miniaudio raises more than its own errors
+    except Exception:  # miniaudio raises other errors too, for unknown formats of samples
         raise _broken(form) from None
     _check_form(channels, DECODED_WIDTH, own_rate)
     if claimed > max_seconds * own_rate:
@@ -101,7 +102,7 @@ def _decode(data: bytes, form: str, max_seconds: float) -> tuple[bytes, float]:
                 break
     except miniaudio.MiniaudioError:
         raise _broken(form) from None
-    if not samples:  # the format of the samples is another one
+    if not samples:  # an unsupported format of samples
         raise _broken(form)
     seconds = len(samples) / DECODED_WIDTH / rate
     _check_length(seconds, max_seconds)
@@ -124,7 +125,7 @@ def _check_length(seconds: float, max_seconds: float) -> None:
 
 
 def _written(samples: bytes, channels: int, width: int, rate: int) -> bytes:
-    """A WAV file."""
+    """A WAV file with these samples."""
     written = io.BytesIO()
     with wave.open(written, "wb") as new:
         frames = len(samples) // (channels * width)

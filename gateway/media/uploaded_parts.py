@@ -1,4 +1,4 @@
-"""Uploaded files for engines that take messages: their upstream cannot know the gateway's file ids."""
+"""Sending uploaded files to engines that take messages: their upstream server does not know the gateway's file ids."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _UNKNOWN: Final = "application/octet-stream"
 
 
 class UploadedParts:
-    """Replaces the ids of uploaded files by their content, for the turns of one answer. No file is read twice."""
+    """Replaces the ids of uploaded files by their content, for the turns of one answer. Each file is read once."""
 
     def __init__(self, owner: str, *, files: bool, max_bytes: int, max_total_bytes: int) -> None:
-        """`files`: whether documents are replaced too, besides images. `max_bytes` limits each file, `max_total_bytes`
-        all files of the answer."""
+        """`files`: whether the ids of documents are replaced too, not only those of images. `max_bytes` limits each
+        file, `max_total_bytes` all files of the answer."""
         self._owner = owner
         self._files = files
         self._max_bytes = max_bytes
         self._left = max_total_bytes
         self._urls: dict[tuple[str, bool], tuple[str, str]] = {}
-        """Name and `data:` URL, by id and whether it is of an image."""
+        """Names and `data:` URLs of files, by file id and whether the file is used as an image."""
 
     async def resolve(self, items: Sequence[Item]) -> Sequence[Item]:
-        """`items` with the content of uploaded files in the place of their ids. Where the gateway serves no files, ids
-        are those of the upstream, and stay.
+        """Replace the ids of uploaded files in `items` by the content of the files. If the gateway serves no files, the
+        ids belong to the upstream server and are not changed.
 
         Raises `InvalidRequest`, with the path of the id.
         """
