@@ -1,4 +1,5 @@
-"""Errors for documents that have no text. They are raised in helper processes, and recognized by their names outside."""
+"""Errors for documents that have no text. They are raised in helper processes; the gateway recognizes them by their
+names."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def too_long(most: int) -> InvalidFile:
 
 
 class TextLimit:
-    """Counts the characters of a text while it is read. Each piece counts one more, for what separates it."""
+    """Counts the characters of a text while it is read. Each piece counts one more character, for its separator."""
 
     def __init__(self, most: int) -> None:
         self._most = most

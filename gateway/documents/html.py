@@ -95,7 +95,7 @@ def html_text(content: bytes) -> str:
         if content:
             parser.close()
     except (TooDeep, etree.XMLSyntaxError):
-        pass  # keep what was read so far
+        pass  # keep the text that was read so far
     return target.close()
 
 

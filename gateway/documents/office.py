@@ -22,7 +22,7 @@ _KINDS: Final = "Of archives, Word documents (.docx), Excel workbooks (.xlsx) an
 
 
 def office_text(content: bytes, most: int) -> str:
-    """The text of a document, of at most `most` characters. Raises `InvalidFile`."""
+    """The text of a document. Raises `InvalidFile`, also if the text exceeds `most` characters."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return _text(Package(archive), most)
@@ -45,7 +45,7 @@ def _text(package: Package, most: int) -> str:
 
 
 def _word_text(package: Package, main: str, most: int) -> str:
-    """Headers, the document, notes, comments, footers."""
+    """The text of headers, the document itself, notes, comments and footers, in this order."""
     styles = ParagraphStyles()
     for part in package.related(main, "/styles"):
         package.read(part, styles)
@@ -65,7 +65,7 @@ def _word_text(package: Package, main: str, most: int) -> str:
 
 
 def _slides_text(package: Package, main: str, most: int) -> str:
-    """Slides, each with its speaker notes."""
+    """The text of the slides, each with its speaker notes."""
     found = Paragraphs(most)
     for number, (_, slide) in enumerate(package.in_order(main, "sldId", "/slide"), 1):
         found.add(f"# Slide {number}")
@@ -78,7 +78,7 @@ def _slides_text(package: Package, main: str, most: int) -> str:
 
 
 def _excel_text(package: Package, main: str, most: int) -> str:
-    """Worksheets, also hidden ones."""
+    """The text of all worksheets, including hidden ones."""
     shared = SharedStrings(most)
     for part in package.related(main, "/sharedStrings"):
         package.read(part, shared)

@@ -1,8 +1,8 @@
 """The parts of Office Open XML packages: XML files of an archive, and the relations between them.
 
-Archives and XML are untrusted. Parts are read in pieces, as a stream of elements, and counted as they are unpacked; the
-archive's own sizes are not relied on. Document type declarations, which Office does not write, are refused, so there
-are no entities to expand and nothing outside to load.
+Archives and XML are untrusted. Parts are read in pieces, as a stream of elements, and their bytes are counted while
+they are unpacked; the sizes that the archive states are not relied on. Document type declarations, which Office does
+not write, are refused, so there are no entities to expand and no external resources to load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.parsers import expat
 from gateway.documents.failures import InvalidFile
 
 MAX_BYTES: Final = 268_435_456
-"""Unpacked bytes of all parts of one document together."""
+"""Maximum number of unpacked bytes of all parts of one document together."""
 _DEEPEST: Final = 256
 _PIECE: Final = 65_536
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -65,13 +65,14 @@ class Package:
         parser.Parse(b"", True)
 
     def elements(self, part: str, name: str) -> list[dict[str, str]]:
-        """The attributes of all elements of a part that have a name."""
+        """The attributes of all elements of a part with the name `name`."""
         wanted = _Elements(name)
         self.read(part, wanted)
         return wanted.found
 
     def related(self, part: str, kind: str) -> Iterator[str]:
-        """The parts that a part's relations of a kind lead to. The package itself is the part without a name."""
+        """The parts to which `part` has relations of the kind `kind`. The package itself is the part with an empty
+        name."""
         return (
             target
             for found, target in self._relations(part).values()
@@ -79,7 +80,7 @@ class Package:
         )
 
     def in_order(self, part: str, element: str, kind: str) -> Iterator[tuple[str, str]]:
-        """The parts that the elements of a part refer to, each once, with the elements' names."""
+        """The parts to which the elements of a part refer, each once, with the `name` attributes of these elements."""
         relations = self._relations(part)
         seen: set[str] = set()
         for attributes in self.elements(part, element):
@@ -90,7 +91,7 @@ class Package:
                 yield attributes.get("name", ""), target
 
     def _relations(self, part: str) -> dict[str, tuple[str, str]]:
-        """Kind and target of a part's relations, by their ids."""
+        """The relations of a part: kind and target by id."""
         folder, name = posixpath.split(part)
         path = posixpath.join(folder, "_rels", f"{name}.rels")
         if path not in self._names:
@@ -106,12 +107,12 @@ class Package:
 
 
 def attribute_of(attributes: Mapping[str, str], name: str) -> str:
-    """An attribute by its name without namespace; empty if there is none."""
+    """The value of an attribute, by its name without a namespace; empty if it is missing."""
     return next((value for key, value in attributes.items() if _local(key) == name), "")
 
 
 class _Elements:
-    """Collects the attributes of all elements of a name."""
+    """Collects the attributes of all elements with one name."""
 
     def __init__(self, name: str) -> None:
         self._name = name

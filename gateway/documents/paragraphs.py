@@ -16,12 +16,12 @@ _BULLET: Final = "* "
 
 
 class ParagraphStyles:
-    """Reads which of a Word document's styles are headings and lists. The ids of styles depend on the language of Word, and
-    the names of those that Word comes with do not."""
+    """Reads which styles of a Word document are headings and lists. The names of Word's built-in styles identify them:
+    the ids of styles depend on the language of Word."""
 
     def __init__(self) -> None:
         self.prefixes: dict[str, str] = {}
-        """Markdown before paragraphs, by the id of their style."""
+        """Markdown that precedes a paragraph, by the id of its style."""
         self._style = ""
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
@@ -43,24 +43,24 @@ class ParagraphStyles:
 
 
 class Paragraphs(TextLimit):
-    """Lines of Word documents and slides: headings and lists as in Markdown, rows of tables with `|`."""
+    """Reads the lines of Word documents and slides: headings and lists as in Markdown, and rows of tables with `|`."""
 
     def __init__(self, most: int, prefixes: Mapping[str, str] = {}) -> None:
-        """`prefixes`: see `ParagraphStyles`."""
+        """`prefixes` is `ParagraphStyles.prefixes`."""
         super().__init__(most)
         self._prefixes = prefixes
         self._lines: list[str] = []
         self._paragraphs: list[list[str]] = []
-        """Open paragraphs; those of text boxes stand in others."""
+        """The texts of open paragraphs. The paragraphs of text boxes are nested in others."""
         self._cells: list[list[str]] = []
-        """The texts of open cells; those of nested tables stand in others."""
+        """The texts of open cells. The cells of inner tables are nested in others."""
         self._rows: list[list[str]] = []
         self._in_text = False
         self._skipped = 0
         self._title = ""
-        """A line that comes before the next one, if one comes."""
+        """A line that is inserted before the next line, if there is one."""
         self._comment = ""
-        """What comes before the text of a comment that has just begun."""
+        """Text that is inserted before the text of a comment that has just begun."""
 
     def add(self, line: str) -> None:
         self._lines.append(self.count(line))
@@ -70,14 +70,14 @@ class Paragraphs(TextLimit):
 
     @contextmanager
     def titled(self, title: str) -> Iterator[None]:
-        """Put `title` before what is read meanwhile, if that has text."""
+        """Insert `title` before the text that is read within the context, if there is any."""
         self._title = title
         yield
         self._title = ""
 
     @contextmanager
     def unrepeated(self) -> Iterator[None]:
-        """Keep of what is read meanwhile the lines that were not read before."""
+        """Leave out lines that were read before, while the context is open."""
         before, self._lines = self._lines, []
         yield
         seen = set(before)
@@ -141,12 +141,13 @@ class Paragraphs(TextLimit):
         if text and self._title:
             self.add(self._title)
             self._title = ""
-        if text or (lines and lines[-1]):  # of empty lines in a row, one is kept
+        if text or (lines and lines[-1]):  # one of several consecutive empty lines is kept
             lines.append(text)
 
 
 def _is_skipped(name: str, attributes: Mapping[str, str]) -> bool:
-    """Whether an element's text is left out: what older programs show in place of a choice before it, and slide numbers."""
+    """Whether the text of an element is left out: slide numbers, and the fallback that older programs show in place of
+    a preceding choice."""
     return name == "Fallback" or (name == "fld" and attributes.get("type") == "slidenum")
 
 

@@ -1,4 +1,4 @@
-"""Reads the text of PDF documents by pdfium, which also repairs files without a sound cross-reference table."""
+"""Reads the text of PDF documents with pdfium, which also repairs files whose cross-reference table is broken."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gateway.documents.failures import InvalidFile
 
 _BROKEN: Final = "The PDF is broken: no page in it can be read. It may be cut off."
 _HYPHEN: Final = "\ufffe"
-"""What pdfium has in place of a hyphen and the line break after it."""
+"""The character that pdfium returns in place of a hyphen and the line break after it."""
 _MENDED: Final = re.compile(
     "\ufffe|^ (?=\\S)|[\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]{2,}",
     re.MULTILINE,
 )
-"""Hyphens, a space at the start of a line, and words in Hebrew, Arabic and other scripts, without digits."""
+"""Text that `_PageText` corrects: hyphens, a space at the start of a line, and words in Hebrew, Arabic and other
+scripts without digits."""
 _OBJECTS: Final = re.compile(rb"\b(?P<object>\d{1,7} \d{1,5}) obj\b|/Type\s{0,3}/Catalog\b")
-"""The heads of objects, and catalogues."""
+"""Headers of objects, and the types of catalogs."""
 _MAX_INDENT: Final = 200
 
 
@@ -31,7 +32,7 @@ def is_pdf(content: bytes) -> bool:
 
 @contextmanager
 def opened_pdf(content: bytes) -> Iterator[Any]:
-    """The document, a `pypdfium2.PdfDocument` of at least one page. Raises `InvalidFile`."""
+    """Open a document: a `pypdfium2.PdfDocument` with at least one page. Raises `InvalidFile`."""
     import pypdfium2  # type: ignore[import-untyped]
     import pypdfium2.raw as pdfium  # type: ignore[import-untyped]
 
@@ -57,8 +58,8 @@ def opened_pdf(content: bytes) -> Iterator[Any]:
 
 
 def _trailer(content: bytes) -> bytes:
-    """A trailer for a file that has lost its own, which names the last catalogue. Empty for a file that is cut off: its
-    fonts would be missing, and so its text wrong."""
+    """A trailer for a file without one. It refers to the last catalog. Empty for a truncated file: without its fonts,
+    the text would be wrong."""
     if not content.rstrip().endswith(b"endobj"):
         return b""
     root = current = b""
@@ -83,9 +84,9 @@ def readable_page(document: Any, index: int) -> Any | None:
 def pdf_text(
     content: bytes, most: int, max_pages: int | None = None, *, may_be_empty: bool = False
 ) -> str:
-    """The text of a PDF, without most of what exceeds `most` characters. A note stands in place of pages that cannot be
-    read; notes alone are no text, unless it `may_be_empty`. Raises `InvalidFile`, also for a PDF with more than
-    `max_pages` pages and one of which no page can be read."""
+    """The text of a PDF. Reading ends soon after `most` characters. A note replaces pages that cannot be read; notes
+    alone do not count as text unless `may_be_empty` is set. Returns an empty string if there is no text. Raises
+    `InvalidFile`, also for a PDF with more than `max_pages` pages, or without a readable page."""
     with opened_pdf(content) as document:
         pages = len(document)
         if max_pages is not None and pages > max_pages:
@@ -116,7 +117,7 @@ def pdf_text(
 
 
 def _lost_pages(last: int, number: int) -> str:
-    """A note on the `number` pages that end with the page `last`."""
+    """A note about `number` unreadable pages, of which `last` is the last."""
     which = f"Page {last}" if number == 1 else f"Pages {last - number + 1} to {last}"
     return f"[{which} of the PDF cannot be read.]"
 
@@ -133,15 +134,15 @@ def _page_text(document: Any, index: int) -> str | None:
     except pypdfium2.PdfiumError:
         return None
     finally:
-        page.close()  # and its text
+        page.close()  # also closes its text
 
 
 class _PageText:
-    """The text of a page, and the places of its characters.
+    """The text of a page, and the positions of its characters.
 
-    Mends three things in what pdfium returns: several spaces at the start of a line are one; hyphens at the ends of lines
-    are missing; and the letters of words from right to left are reversed where the document gives the text of each letter,
-    as Chromium does.
+    Corrects three errors in the text that pdfium returns: several spaces at the start of a line are reduced to one;
+    hyphens at the ends of lines are missing; and the letters of right-to-left words are reversed if the document stores
+    the text of each letter, as documents of Chromium do.
     """
 
     def __init__(self, page: Any) -> None:
@@ -152,10 +153,10 @@ class _PageText:
         length = page.count_chars()
         units = (ctypes.c_ushort * (2 * length + 2))()
         written = pdfium.FPDFText_GetText(page, 0, length, units)
-        found = memoryview(units)[: max(written - 1, 0)]  # without the zero at the end
+        found = memoryview(units)[: max(written - 1, 0)]  # without the terminating zero
         self._text = found.tobytes().decode("utf-16-le", "surrogatepass")
         self._places: list[int] = []
-        """The place of each character in UTF-16, by which pdfium counts."""
+        """The index of each character in UTF-16, in which pdfium counts."""
 
     def mended(self) -> str:
         parts: list[str] = []
@@ -182,7 +183,8 @@ class _PageText:
         return text if first is None or last is None or first >= last else text[::-1]
 
     def _character(self, at: int) -> int | None:
-        """pdfium's number of a character of the text; None if it has no place on the page."""
+        """The index by which pdfium knows a character of the text; None if the character has no position on the
+        page."""
         number: int = self._pdfium.FPDFText_GetCharIndexFromTextIndex(self._page, self._places[at])
         if number < 0 or self._pdfium.FPDFText_GetUnicode(self._page, number) != ord(
             self._text[at]
@@ -191,7 +193,7 @@ class _PageText:
         return None if self._pdfium.FPDFText_IsGenerated(self._page, number) else number
 
     def _origin(self, at: int) -> float | None:
-        """The horizontal place of a character, in points."""
+        """The horizontal position of a character, in points."""
         number = self._character(at)
         x, y = ctypes.c_double(), ctypes.c_double()
         if number is None or not self._pdfium.FPDFText_GetCharOrigin(self._page, number, x, y):
@@ -199,7 +201,7 @@ class _PageText:
         return x.value if isfinite(x.value) else None
 
     def _width(self, at: int) -> float:
-        """The width of a character with the space around it; 0 if it is unknown."""
+        """The width of a character including the space around it, in points; 0 if it is unknown."""
         number = self._character(at)
         box = self._pdfium.FS_RECTF()
         if number is None or not self._pdfium.FPDFText_GetLooseCharBox(self._page, number, box):

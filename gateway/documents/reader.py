@@ -17,7 +17,8 @@ from gateway.process_pool import (
 )
 
 _CHARACTER_BYTES: Final = 8
-"""Upper bound for results: a character has at most four bytes, and those of chunks overlap by up to half."""
+"""Upper bound for the bytes of a result per character: a character has at most four bytes, and chunks overlap by up to
+half."""
 
 
 class ReadingFailure(Exception):
@@ -33,8 +34,8 @@ class ReadingFailure(Exception):
 
 
 class DocumentReader:
-    """Extracts the text of documents. Each document gets a new process, so none is read by a process that another one has
-    corrupted."""
+    """Extracts the text of documents. Each document is read by a new process, because another document could have
+    corrupted the process."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class DocumentReader:
         """`seconds` and `memory` (bytes) limit each process, `max_text` the characters of a document. A process imports
         the module `preload`. `max_result` limits what a function returns besides text, in bytes. Raises
         `ConfigurationError` if a package is missing."""
-        # Not imported: the processes do that, and importing them takes a tenth of a second.
+        # Not imported here: only the processes need them, and the import takes a tenth of a second.
         if find_spec("lxml") is None or find_spec("pypdfium2") is None:
             raise ConfigurationError(
                 "Reading documents needs the packages lxml and pypdfium2: pip install 'litegate[documents]'."
@@ -65,7 +66,8 @@ class DocumentReader:
         )
 
     async def text(self, content: bytes, filename: str, *, key: str = "") -> str:
-        """The text of a document. `key` (an owner) shares the processes out. Raises `ReadingFailure`."""
+        """The text of a document. The processes are shared fairly between the values of `key` (owners). Raises
+        `ReadingFailure`."""
         try:
             return await self.pool.run(
                 read_text, content, filename, self.max_text, seconds=self.seconds, key=key
@@ -74,7 +76,7 @@ class DocumentReader:
             raise self.failure(failure) from None
 
     def failure(self, failure: HelperFailure) -> ReadingFailure:
-        """The failure of a call of the pool, for those who read it."""
+        """Convert the failure of a helper process to a `ReadingFailure` with a message for the client."""
         match failure:
             case HelperDeadlineExceeded():
                 return ReadingFailure(

@@ -1,6 +1,6 @@
-"""Extracts the text of a document, whatever its kind.
+"""Extracts the text of a document of any supported type.
 
-`reader` runs this in a helper process, because a file may make a parser hang or use all memory.
+`reader` runs this in a helper process, because a file may make its reader hang or use all memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.documents.pdf import is_pdf, pdf_text
 _HTML: Final = (".html", ".htm", ".xhtml")
 _ARCHIVE: Final = b"PK\x03\x04"
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-"""The beginning of files of old Office versions, and of encrypted ones."""
+"""First bytes of the files of old Office versions, and of encrypted Office files."""
 _SAMPLE: Final = 8192
 _REPLACED: Final = "\ufffd"
 _BOMS: Final = (
@@ -34,8 +34,8 @@ def read_text(
     max_pages: int | None = None,
     may_be_empty: bool = False,
 ) -> str:
-    """The text of a file. Raises `InvalidFile`, also if the text exceeds `most` characters or a PDF has more than
-    `max_pages` pages; and unless `may_be_empty`, if there is no text."""
+    """The text of a file. Raises `InvalidFile`, also if the text exceeds `most` characters, if a PDF has more than
+    `max_pages` pages, or if there is no text and `may_be_empty` is not set."""
     if not content:
         raise InvalidFile("The file is empty.")
     if is_pdf(content):
@@ -62,7 +62,7 @@ def read_text(
 
 
 def is_plain(content: bytes, filename: str) -> bool:
-    """Whether `read_text` merely decodes a file."""
+    """Whether `read_text` would only decode the file as text."""
     return not (
         is_pdf(content)
         or content.startswith((_ARCHIVE, _COMPOUND))

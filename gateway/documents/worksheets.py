@@ -1,4 +1,4 @@
-"""The rows of Excel worksheets."""
+"""Reading the rows of Excel worksheets."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from gateway.documents.failures import TextLimit
 
 _MAX_COLUMNS: Final = 16_384
 _MAX_FORMATS: Final = 65_536
-"""Formats of cells that are read. Excel's limit is 65,490."""
+"""Maximum number of cell formats that are read. Excel's limit is 65,490."""
 
 TimeKind: TypeAlias = Literal["date", "duration"]
-"""How a number of days is shown."""
+"""What a number of days is shown as."""
 
 _DATE_FORMATS: Final = frozenset([*range(14, 23), *range(27, 37), 45, 47, *range(50, 59)])
-"""Excel's own formats for dates and times, by number."""
+"""Numbers of Excel's built-in formats for dates and times."""
 _DURATION_FORMAT: Final = 46
 _NO_CODE: Final = re.compile(r'"[^"]*"|\\.|[_*].|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE | re.DOTALL)  # fmt: skip
-"""What in a format is shown as it is written, or is a colour, condition or locale."""
+"""Parts of a format that are literal text, colours, conditions or locales."""
 _LONGEST_FORMAT: Final = 1000
 _LONGEST_NUMBER: Final = 32
 _EPOCH: Final = datetime(1899, 12, 30)  # cells have no time zone
 _EPOCH_1904: Final = datetime(1904, 1, 1)
 _LEAP_DAY: Final = 60
-"""29 February 1900, which Excel has and the calendar has not."""
+"""Number of 29 February 1900, a day that exists only in Excel."""
 
 
 class SharedStrings(TextLimit):
-    """Reads the strings of a workbook, to which its cells refer by number."""
+    """Reads the shared strings of a workbook, to which cells refer by number."""
 
     def __init__(self, most: int) -> None:
         super().__init__(most)
@@ -64,13 +64,13 @@ class SharedStrings(TextLimit):
 
 
 class CellFormats:
-    """Reads which formats of a workbook's cells show numbers as dates and times."""
+    """Reads which cell formats of a workbook show numbers as dates and times."""
 
     def __init__(self) -> None:
         self.times: dict[str, TimeKind] = {}
-        """By the number of the format, as in `s` of a cell."""
+        """The kind of each such format, by its number (the attribute `s` of a cell)."""
         self._own: dict[str, TimeKind | None] = {}
-        """The workbook's own formats, by id."""
+        """The kinds of the formats that the workbook defines, by id."""
         self._count = 0
         self._in_cells = False
 
@@ -104,7 +104,7 @@ class CellFormats:
 
 
 def kind_of_format(code: str) -> TimeKind | None:
-    """What a format such as `dd.mm.yyyy` or `0.00 "h"` shows numbers as; None: as numbers."""
+    """The kind of time that a format such as `dd.mm.yyyy` shows; None if it shows numbers (`0.00 "h"`)."""
     codes = _NO_CODE.sub("", code[:_LONGEST_FORMAT].partition(";")[0]).lower()
     if "[" in codes:
         return "duration"
@@ -112,8 +112,8 @@ def kind_of_format(code: str) -> TimeKind | None:
 
 
 class SheetRows(TextLimit):
-    """Reads the rows of worksheets, with `|` between cells. Dates and times are as in ISO 8601, with a space; other numbers
-    as the file has them; formulas are their last results."""
+    """Reads the rows of worksheets, with `|` between cells. Dates and times are written as in ISO 8601 with a space
+    between them, other numbers as in the file, and formulas as their last results."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class SheetRows(TextLimit):
         *,
         since_1904: bool = False,
     ) -> None:
-        """`times`: see `CellFormats`. `since_1904`: days are counted from 1904, as on old Macs."""
+        """`times` is `CellFormats.times`. `since_1904`: whether days are counted from 1904, as on old Macs."""
         super().__init__(most)
         self.lines: list[str] = []
         self._strings = strings
@@ -188,7 +188,8 @@ class SheetRows(TextLimit):
 
 @lru_cache(maxsize=4096)
 def _time_text(value: str, kind: TimeKind, *, since_1904: bool) -> str:
-    """A number of days as a date, with a time if it has one; below 1 as a time; `value` itself if it is none."""
+    """Convert a number of days to a date, with a time if it has a fraction; a number below 1 to a time. Returns `value`
+    if it is not such a number."""
     try:
         seconds = round(float(value) * 86_400)
         if seconds < 0:
@@ -207,12 +208,12 @@ def _time_text(value: str, kind: TimeKind, *, since_1904: bool) -> str:
 
 
 def _whole(text: str) -> int:
-    """A small number of digits alone; otherwise -1."""
+    """The number that a short text of digits represents; -1 for any other text."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
 
 
 def _column_of(reference: str) -> int:
-    """The number of a cell's column (`C7`: 2)."""
+    """The number of a cell's column, from 0 (`C7`: 2)."""
     number = 0
     for letter in reference[:3]:
         if not "A" <= letter <= "Z":
