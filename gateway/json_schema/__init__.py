@@ -1,8 +1,9 @@
 """Reading JSON schemas: references, types, subschemas, intersections, sizes.
 
-The schemas come from clients, and may be malformed, recursive or large. `measure` and the functions of `validity` are neither
-recursive nor follow references; requests beyond the configured limits, or with invalid schemas, are rejected with them. The other functions follow a limited number of
-references, and call themselves at most as deeply as the schema is nested.
+The schemas come from clients, and may be malformed, recursive or large. `measure` and the functions of `validity` are
+not recursive and do not follow references; by these functions, requests with schemas that are invalid or exceed the
+configured limits are rejected. All other functions follow a limited number of references, and their recursion is at
+most as deep as the schema is nested.
 """
 
 from gateway.json_schema.intersection import disjoint, intersection

@@ -1,4 +1,4 @@
-"""Combining schemas, as `allOf` and keywords beside `$ref` do."""
+"""Combining schemas, as `allOf` does, and a `$ref` with other keywords next to it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SMALLER = ("maximum", "maxLength", "maxItems", "maxProperties", "exclusiveMaxim
 
 
 def intersection(one: Any, other: Any, conflict: Conflict, path: str = "#") -> Any:
-    """The schema of the values that are valid under both; False if one of them is False or no schema.
+    """The schema of the values that are valid under both schemas. False if one of them is False or is not a schema.
 
-    `conflict` decides about keywords whose values cannot be combined, and about types that exclude each other. Raises
-    `TypeError` and `AttributeError` for keywords whose values have the wrong type.
+    `conflict` resolves keywords whose values cannot be combined, and types that exclude each other. Raises `TypeError`
+    and `AttributeError` for keywords whose values have the wrong type.
     """
     if one is True or one == {}:
         return other
@@ -57,12 +57,14 @@ def intersection(one: Any, other: Any, conflict: Conflict, path: str = "#") -> A
 
 
 def disjoint(one: Any, other: Any, root: Any) -> bool:
-    """Whether obviously no value is valid under both: by type, by enumerated values, or by a required property."""
+    """Whether the types, the enumerated values or a required property show that no value is valid under both schemas.
+    False does not mean that there is such a value."""
     return _disjoint(one, other, root, set())
 
 
 def _disjoint(one: Any, other: Any, root: Any, compared: set[tuple[int, int]]) -> bool:
-    """`compared` holds the ids of pairs that are not disjoint, as far as is known."""
+    """`compared` contains the ids of the pairs that were compared, or are being compared, without finding them
+    disjoint."""
     one, other = dereferenced(one, root), dereferenced(other, root)
     pair = id(one), id(other)
     if one is None or other is None or pair in compared or len(compared) >= _MAX_PAIRS:

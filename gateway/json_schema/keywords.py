@@ -22,7 +22,7 @@ KEYWORDS_OF_TYPE: Final[Mapping[JsonType, tuple[str, ...]]] = {
     "string": ("minLength", "maxLength", "pattern", "format"),
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }
-"""Keywords that say something about the values of one type only."""
+"""Keywords that apply to the values of one type only."""
 ANNOTATIONS: Final = frozenset(
     {
         "title",

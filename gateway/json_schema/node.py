@@ -1,4 +1,5 @@
-"""Questions about the values that a schema describes, with few answers where it is recursive or unspecific."""
+"""Finding out what values a schema describes. If it is recursive or unspecific, the answer may be that this is
+unknown."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _MAX_VISITS: Final = 500
 
 
 class SchemaNode:
-    """A schema within its document, whose root resolves references."""
+    """A schema within a document. References are resolved from the root of the document."""
 
     __slots__ = ("root", "schema")
 
@@ -31,11 +32,12 @@ class SchemaNode:
         self.schema = schema
 
     def resolved(self) -> Mapping[str, Any]:
-        """The schema with its reference resolved; empty if it is unspecified or not found."""
+        """The schema with its reference resolved; empty if the schema is unspecified, or the reference leads to
+        nothing."""
         return dereferenced(self.schema, self.root) or {}
 
     def document(self) -> dict[str, Any]:
-        """The schema as a document of its own, with the definitions that it references."""
+        """The schema as a separate document, including the definitions that it references."""
         schema = dict(self.resolved())
         if isinstance(self.root, Mapping):
             for keyword in ("$defs", "definitions"):
@@ -70,7 +72,7 @@ class SchemaNode:
         return self._types(_MAX_DEPTH, iter(range(_MAX_VISITS)))
 
     def _variants(self) -> Iterator[Mapping[str, Any]]:
-        """The schema, and the members of its unions and intersections."""
+        """The schema itself, and the members of its `anyOf`, `oneOf` and `allOf`."""
         return islice(self._all_variants(_MAX_DEPTH), _MAX_VISITS)
 
     def _all_variants(self, depth: int) -> Iterator[Mapping[str, Any]]:
@@ -82,7 +84,7 @@ class SchemaNode:
                 yield from self.child(member)._all_variants(depth - 1)
 
     def _types(self, depth: int, visits: Iterator[int]) -> frozenset[JsonType]:
-        """`visits` has one element for each schema that may be examined."""
+        """The types that a value may have. `visits` yields one element for each schema that may still be examined."""
         if next(visits, None) is None:
             return frozenset()
         schema = self.resolved()

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 MAX_REFERENCES: Final = 16
-"""Maximum number of references that refer to one another."""
+"""Maximum number of references in a chain, in which each refers to the next."""
 
 
 class UnresolvedReferenceError(ValueError):
@@ -17,7 +17,7 @@ class UnresolvedReferenceError(ValueError):
         super().__init__(f"{reference!r} points to nothing in the schema")
         self.reference = reference
         self.is_local = is_local
-        """Whether it is a pointer within the document."""
+        """Whether the reference is a pointer within the document."""
 
 
 def target(root: Any, reference: object) -> Any:
@@ -37,9 +37,10 @@ def target(root: Any, reference: object) -> Any:
 
 
 def dereferenced(schema: Any, root: Any) -> Mapping[str, Any] | None:
-    """The schema that the references of `schema` lead to, without the keywords beside them.
+    """Follow the reference of `schema`, and those that it leads to. Keywords next to references are ignored.
 
-    None if they lead to nothing, to no object, or to more than `MAX_REFERENCES` others.
+    Returns None if a reference has no target, if the target is not an object, or after more than `MAX_REFERENCES`
+    references.
     """
     for _ in range(MAX_REFERENCES):
         if not isinstance(schema, Mapping):

@@ -1,4 +1,4 @@
-"""Measuring schemas, before anything else processes them."""
+"""Measuring the size of schemas, before any other function processes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class SchemaSize:
-    """The counts of one schema. They do not follow references."""
+    """The counts of one schema. References are not followed."""
 
     __slots__ = ("alternatives", "enum_values", "pattern_bytes", "properties")
 
@@ -21,7 +21,8 @@ class SchemaSize:
 
 
 def measure(schema: Mapping[str, Any], *, max_depth: int) -> SchemaSize | None:
-    """The counts of `schema`, or None if it is nested more than `max_depth` levels deep. Linear, and not recursive."""
+    """The counts of `schema`, or None if it is nested more than `max_depth` levels deep. Takes linear time, without
+    recursion."""
     size = SchemaSize()
     level: list[Any] = [schema]
     for _ in range(max_depth):

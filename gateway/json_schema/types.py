@@ -41,7 +41,8 @@ def has_type(value: Any, types: Collection[str]) -> bool:
 
 
 def listed_types(schema: Mapping[str, Any]) -> list[str]:
-    """The types that `schema` names, with OpenAPI's `nullable`; empty if it names none."""
+    """The types in the keyword `type` of `schema`, and `null` if OpenAPI's `nullable` is set. Empty if `schema` has no
+    `type`."""
     kind = schema.get("type")
     names = [kind] if isinstance(kind, str) else list(kind or ())
     if schema.get("nullable") is True and names and "null" not in names:

@@ -1,7 +1,7 @@
-"""What is wrong with a schema: places that are not a JSON Schema, and what OpenAI's strict mode requires.
+"""Finding errors in schemas: positions that are not valid JSON Schema, and violations of OpenAI's strict mode.
 
-The checks are linear and not recursive. They look at the keywords that engines and formats read; unknown keywords are
-allowed, and so are references, which are not followed.
+The checks take linear time and are not recursive. They examine the keywords that engines and output formats read.
+Unknown keywords are allowed. References are allowed too; they are not followed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _STRINGS = ("pattern", "$ref", "format", "title", "description")
 
 
 class SchemaProblem(Struct, frozen=True):
-    """One place of a schema that is wrong."""
+    """An error at one position of a schema."""
 
     path: Path
-    """The place: keywords, names and indices from the root."""
+    """The position: keywords, names and indices from the root."""
     problem: str
-    """What is wrong there, in the words of OpenAI's answers."""
+    """The error, in the words of OpenAI's API."""
 
 
 def invalid_place(schema: Any) -> SchemaProblem | None:
-    """The first place where `schema` is not a JSON Schema, or None."""
+    """The first position at which `schema` is not valid JSON Schema, or None."""
     todo: list[tuple[Any, Path]] = [(schema, ())]
     while todo:
         value, path = todo.pop()
@@ -48,8 +48,8 @@ def invalid_place(schema: Any) -> SchemaProblem | None:
 
 
 def strict_problem(schema: Mapping[str, Any]) -> SchemaProblem | None:
-    """The first object of `schema` that OpenAI's strict mode rejects, or None: each has `additionalProperties: false` and
-    requires all its properties."""
+    """The first object of `schema` that OpenAI's strict mode rejects, or None. Strict mode demands that each object has
+    `additionalProperties: false` and requires all its properties."""
     todo: list[tuple[Any, Path]] = [(schema, ())]
     while todo:
         value, path = todo.pop()
