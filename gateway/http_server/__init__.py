@@ -1,5 +1,6 @@
-"""The connections of HTTP and WebSocket clients: uvicorn's protocols with limits on what a client may send, hold and leave unread.
+"""Connections of HTTP and WebSocket clients: uvicorn's protocols with limits on what a client may send, keep open and
+leave unread.
 
-The protocols are subclasses that `uvicorn.Config(http=..., ws=...)` takes. They extend the methods of `asyncio.Protocol`, the callbacks of
-the parser (httptools) and a few more; `docs/decisions/uvicorn.md` lists these.
+The protocols are subclasses that are passed to `uvicorn.Config(http=..., ws=...)`. They extend the methods of
+`asyncio.Protocol`, the callbacks of the parser (httptools) and a few more; `docs/decisions/uvicorn.md` lists them.
 """

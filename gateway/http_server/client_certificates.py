@@ -1,4 +1,4 @@
-"""The certificate of a TLS connection's client, as the ASGI extension `tls` has it."""
+"""Client certificates of TLS connections, in the form of the ASGI extension `tls`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cryptography import x509
 logger = logging.getLogger("gateway.http_server.client_certificates")
 
 MAX_NAMES: Final = 100
-"""Maximum number of alternative names of a certificate; of more, the first are passed on."""
+"""Maximum number of alternative names that are passed on for a certificate. Further names are dropped."""
 
 
 def resumes_session_before(transport: asyncio.BaseTransport, moment: float) -> bool:
-    """Whether the connection continues a session of TLS that was begun before a Unix time, so that its client's certificate was
-    verified then and not now."""
+    """Whether the connection resumes a TLS session that began before the Unix time `moment`. The client's certificate
+    was then verified when the session began, not for this connection."""
     connection = transport.get_extra_info("ssl_object")
     if connection is None or not connection.session_reused:
         return False
@@ -26,11 +26,11 @@ def resumes_session_before(transport: asyncio.BaseTransport, moment: float) -> b
 
 
 def tls_extension(transport: asyncio.BaseTransport) -> dict[object, object] | None:
-    """What the extension says of a connection; None without a certificate that the server has verified.
+    """The value of the ASGI extension `tls` for a connection; None if the server has not verified a client certificate.
 
-    `client_cert_name` is the subject as RFC 4514 writes it, such as `CN=worker,O=Example`. In addition to the extension's own fields,
-    `client_cert_alternative_names` has the names of the extension subjectAltName with their kinds, such as
-    `DNS:worker.example.com` or `URI:spiffe://example.com/worker`.
+    `client_cert_name` is the subject in the form of RFC 4514, such as `CN=worker,O=Example`. In addition to the
+    extension's own fields, `client_cert_alternative_names` lists the names of the certificate's extension
+    subjectAltName with their kinds, such as `DNS:worker.example.com` or `URI:spiffe://example.com/worker`.
     """
     connection = transport.get_extra_info("ssl_object")
     if connection is None or connection.context.verify_mode != ssl.CERT_REQUIRED:

@@ -1,7 +1,8 @@
-"""The connection of a request's client: chunks without ASGI's `send`, and a call when the client leaves.
+"""The connection of a request's client. It takes chunks without ASGI's `send`, and calls back when the client
+disconnects.
 
-ASGI has no message for either. Awaiting `send` for each token resumes all coroutines of the run, and waiting for `http.disconnect`
-takes a task for each request. `docs/decisions/uvicorn.md` has the figures.
+Both are faster than ASGI's messages: awaiting `send` for each token resumes all coroutines of the run, and waiting for
+`http.disconnect` takes a task for each request. `docs/decisions/uvicorn.md` has the figures.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from time import monotonic
 from typing import Any, Final
 
 SCOPE_KEY: Final = "gateway.connection"
-"""Where the scope of a request has its `ClientConnection`, if the server of this gateway serves it."""
+"""The scope key of a request's `ClientConnection`. Absent if another ASGI server serves the request."""
 
 
 class ClientConnection:
-    """The open connection of an HTTP client. The server's protocol keeps it up to date."""
+    """The state of an HTTP client's connection. The server's protocol updates it."""
 
     __slots__ = (
         "_on_disconnect",
@@ -29,26 +30,29 @@ class ClientConnection:
     )
 
     def __init__(self, transport: asyncio.Transport, resume_reading: Callable[[], None]) -> None:
-        """`resume_reading` lets the server read again what the client sends."""
+        """`resume_reading` makes the server read from the client again, if it has paused."""
         self.transport = transport
         self._resume_reading = resume_reading
         self.has_whole_body = False
-        """Whether all requests that have begun to arrive are here with their bodies, so that reading one does not wait."""
+        """Whether the bodies of all requests that have begun to arrive are complete, so that reading one does not
+        wait."""
         self.is_lost = False
         self.is_writable = True
-        """Whether the connection takes more data: False while the client is slow to read, and when the connection is lost."""
+        """Whether the connection accepts more data. False while the client is slow to read, and once the connection is
+        lost."""
         self._on_disconnect: tuple[Callable[[], None], ...] = ()
 
     def on_disconnect(self, leave: Callable[[], None]) -> Callable[[], None] | None:
-        """Call `leave` once if the connection is lost. Returns a function that ends this, or None if it is lost already."""
+        """Call `leave` once if the connection is lost. Returns a function that removes this callback, or None if the
+        connection is lost already."""
         if self.is_lost:
             return None
         self._on_disconnect += (leave,)
-        self._resume_reading()  # a connection that is not read does not tell that it is closed
+        self._resume_reading()  # while reading is paused, a closed connection is not noticed
         return partial(self._forget, leave)
 
     def lose(self) -> None:
-        """Note that the connection is lost, and call what waits for it."""
+        """Note that the connection is lost, and call the registered callbacks."""
         self.is_lost, self.is_writable = True, False
         waiting, self._on_disconnect = self._on_disconnect, ()
         for leave in waiting:
@@ -59,30 +63,31 @@ class ClientConnection:
 
 
 def connection_of(scope: Any) -> ClientConnection | None:
-    """The connection of a request; None if another server serves it."""
+    """The connection of a request; None if another ASGI server serves the request."""
     found: ClientConnection | None = scope.get(SCOPE_KEY)
     return found
 
 
 class ChunkWriter:
-    """Writes the chunks of an answer whose head is sent."""
+    """Writes the chunks of an answer whose head has been sent."""
 
     __slots__ = ("_connection", "wrote_at")
 
     def __init__(self, connection: ClientConnection | None) -> None:
-        """`connection` is None if all parts have to be sent by ASGI: the body is not chunked, or the server is another one."""
+        """`connection` is None if all parts must be sent by ASGI: the body is not chunked, or another ASGI server is
+        used."""
         self._connection = connection
         self.wrote_at = 0.0
-        """When the last part was written, by the monotonic clock; 0.0 if there was none."""
+        """Monotonic time at which the last part was written; 0.0 before the first."""
 
     @property
     def by_asgi(self) -> bool:
-        """Whether all parts have to be sent by ASGI."""
+        """Whether all parts must be sent by ASGI."""
         return self._connection is None
 
     def write(self, part: bytes) -> bool:
-        """Write a part. Returns False if it wrote nothing: the caller must then send the part by ASGI's `send`, which waits until
-        the client has read enough."""
+        """Write a part. Returns False if nothing was written. The caller must then send the part by ASGI's `send`,
+        which waits until the client has read enough."""
         connection = self._connection
         if connection is None or not connection.is_writable or not part:
             return False
@@ -92,7 +97,7 @@ class ChunkWriter:
 
 
 def chunked_connection(scope: Any) -> ClientConnection | None:
-    """The connection of a request, if an answer of unknown length to it is chunked."""
+    """The connection of a request if an answer of unknown length is sent to it in chunks; otherwise None."""
     connection = connection_of(scope)
     if connection is None or scope["http_version"] != "1.1" or scope["method"] == "HEAD":
         return None

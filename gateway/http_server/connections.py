@@ -1,4 +1,4 @@
-"""The limits of connections: their number, the time for a request's head, and the time to read what is sent."""
+"""Limits of connections: their number, the time for sending a request's head, and the time for reading an answer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger("gateway.http_server.connections")
 
 SWEEP_SECONDS: Final = 1.0
 _SLOWEST: Final = 1024
-"""Bytes a second that a client has to read while it is behind."""
+"""Minimum rate at which a client that is behind must read, in bytes per second."""
 _OTHER_FILES: Final = 256
-"""Open files that the process may need for anything but connections."""
+"""Number of open files that are reserved for purposes other than connections."""
 _CODES: Final = {
     400: "invalid_request",
     408: "request_timeout",
@@ -32,10 +32,10 @@ _CODES: Final = {
 
 
 class WatchedConnection(Protocol):
-    """A connection whose deadlines are looked at once a second."""
+    """A connection whose deadlines are checked once a second."""
 
     def check_deadlines(self, now: float) -> None:
-        """Close the connection if it has missed one. `now` is the event loop's time."""
+        """Close the connection if it has missed a deadline. `now` is the event loop's time."""
         ...
 
 
@@ -43,15 +43,15 @@ class IdleConnection(Protocol):
     """A connection between two requests."""
 
     def close_if_sent(self) -> bool:
-        """Close the connection. Returns False, and does nothing, if part of the last answer has not left yet: the connection would stay
-        until its client has read that."""
+        """Close the connection. Returns False, and does nothing, if part of the last answer is still unsent: the
+        connection would stay open until the client has read that part."""
         ...
 
 
 class Connections:
     """The limits of a server's connections, and the check of their deadlines.
 
-    One check a second of all connections costs less than timers, which each request would have to start and to stop.
+    All connections are checked once a second. Timers would cost more, because each request would start and stop one.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -60,18 +60,20 @@ class Connections:
         self.send_timeout = config.send_timeout
         self.most = _connection_limit(config.max_connections)
         self.idle: OrderedDict[IdleConnection, None] = OrderedDict()
-        """Connections whose last request was answered, and whose next one has not begun; that of the earliest answer first."""
+        """Connections whose last request is answered and whose next request has not begun, longest idle first."""
         self.refused = 0
-        """Connections refused since the last check, because there were too many."""
+        """Number of connections refused since the last check because there were too many."""
         self.sessions_since = 0.0
-        """Unix time of the last change of the authorities of clients' certificates. Sessions of TLS that are older are not resumed."""
+        """Unix time of the last change of the authorities for client certificates. Older TLS sessions are not
+        resumed."""
         self._closed_early = 0
-        """Idle connections closed since the last check, because there were too many."""
+        """Number of idle connections closed since the last check because there were too many."""
         self._last = 0.0
         self._skipped = False
 
     def close_idle(self) -> bool:
-        """Close the connection that has been idle for longest. Returns False if there is none whose client has read its answer."""
+        """Close the connection that has been idle longest and whose client has read its last answer. Returns False if
+        there is none."""
         while self.idle:
             connection, _ = self.idle.popitem(last=False)
             if connection.close_if_sent():
@@ -80,7 +82,7 @@ class Connections:
         return False
 
     def check(self, connections: Iterable[WatchedConnection], now: float) -> None:
-        """Close what has missed a deadline. For once in `SWEEP_SECONDS`."""
+        """Close the connections that have missed a deadline. To be called once every `SWEEP_SECONDS`."""
         if self.refused:
             logger.warning(
                 "%d connections were refused: there are %d already (max_connections)",
@@ -96,7 +98,8 @@ class Connections:
         late = now - self._last > 2 * SWEEP_SECONDS
         self._last = now
         if late and not self._skipped:
-            # The process stood still: what clients have sent meanwhile is not read yet. A busy one is late every time.
+            # The process was suspended, and has not yet read what clients sent in the meantime. A process that is
+            # merely busy is late at every check, so only one check is skipped.
             self._skipped = True
             return
         self._skipped = False
@@ -105,20 +108,20 @@ class Connections:
 
 
 class ServingConfig(uvicorn.Config):
-    """uvicorn's configuration, with what the protocols of this package need."""
+    """uvicorn's configuration, with the objects that the protocols of this package need."""
 
     limits: Connections
     starts: RequestStarts
 
 
 class SendMonitor:
-    """Tells when a client has stopped to read what is sent to it."""
+    """Detects that a client has stopped reading what is sent to it."""
 
     __slots__ = ("_since", "_unsent", "is_paused")
 
     def __init__(self) -> None:
         self.is_paused = False
-        """Whether the buffer of what is to be sent is full."""
+        """Whether the write buffer is full."""
         self._since: float | None = None
         self._unsent = 0
 
@@ -127,13 +130,13 @@ class SendMonitor:
 
     def resume(self) -> None:
         self.is_paused = False
-        self._since = None  # the buffer is filled again from here
+        self._since = None  # the buffer is about to be filled again: measure from the next pause
 
     def stalled(self, transport: asyncio.Transport, now: float, seconds: float) -> bool:
         """Whether the client has read less than 1 KiB a second for `seconds`.
 
-        Only while the buffer is full, or the connection is closing, nothing is added to it, so that its size tells what the
-        client reads; otherwise it is small.
+        Nothing is added to the write buffer while it is full or the connection is closing. Only then does its size show
+        how much the client reads.
         """
         if not (self.is_paused or transport.is_closing()):
             self._since = None
@@ -149,7 +152,7 @@ class SendMonitor:
 
 
 def _connection_limit(configured: int) -> int:
-    """`max_connections`, or what the process may open of it."""
+    """`max_connections`, reduced to what the process's limit of open files allows."""
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if may_open == resource.RLIM_INFINITY or configured + _OTHER_FILES <= may_open:
         return configured
@@ -163,7 +166,8 @@ def _connection_limit(configured: int) -> int:
 
 
 def raw_error(status: int, message: str) -> bytes:
-    """A whole answer in OpenAI's envelope that closes the connection, for where no application is asked."""
+    """A complete HTTP response with an error in OpenAI's envelope, which closes the connection. For errors of the
+    connection, which never reach the application."""
     kind = "service_unavailable_error" if status == 503 else "invalid_request_error"
     error = {"message": message, "type": kind, "param": None, "code": _CODES[status]}
     body = msgspec.json.encode({"error": error})

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with limits on what comes before and after a body, and errors in OpenAI's envelope."""
+"""uvicorn's HTTP protocol with limits on heads, trailers and chunks, and with errors in OpenAI's envelope."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from gateway.http_server.connections import SendMonitor, ServingConfig, raw_erro
 from gateway.http_server.unchunked import UnchunkedTransport
 
 MAX_HEAD: Final = 65_536
-"""Bytes of a request's line and headers: what h11, uvicorn's other parser, allows. The parser itself has no limit. Also the
-bytes that may come within a body and are not content: sizes and extensions of chunks, and trailers."""
+"""Maximum number of bytes of a request's line and headers. It is the limit of h11, uvicorn's other parser; httptools
+has none. Also the maximum number of bytes in a body that are not content: sizes and extensions of chunks, and
+trailers."""
 MAX_HEADERS: Final = 4096
-"""Headers of a request, and of its trailers: reading a short one takes longer than its bytes."""
+"""Maximum number of headers and trailers of a request: many short ones take longer to read than their bytes suggest."""
 MAX_SMALL_CHUNKS: Final = 65_536
-"""Pieces of a body with less than `_SMALL` bytes, such as chunks."""
+"""Maximum number of pieces of a body, such as chunks, that have fewer than `_SMALL` bytes."""
 _SMALL: Final = 64
 MAX_PIPELINED: Final = 64
-"""Requests of one connection that wait for the answers to those before them."""
+"""Maximum number of requests of one connection that wait for earlier requests to be answered."""
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 _TOO_LONG: Final = (
     431,
@@ -31,16 +32,16 @@ _TOO_LONG: Final = (
 
 
 class RefusedRequest(Exception):
-    """Raised within the parser's callbacks, so that it stops."""
+    """Raised in a callback to stop the parser."""
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """Bounds what a connection may send and how long it may take.
+    """Limits what a connection may send and how long it may take.
 
-    A request whose line and headers are longer than `MAX_HEAD` is refused with 431, what is not HTTP with 400, and a head that
-    does not arrive in time with 408. A connection on which no request begins is closed, and so is one whose client does not
-    read. Where there are more connections than the server takes, the one that has been idle for longest is closed; without one, the
-    new one is answered with 503.
+    A request whose line and headers are longer than `MAX_HEAD` is refused with 431, data that is not HTTP with 400, and
+    a head that does not arrive in time with 408. A connection is closed if no request begins on it, or if its client
+    does not read. If there are more connections than the server accepts, the one that has been idle longest is closed.
+    If none is idle, the new connection is answered with 503.
     """
 
     __slots__ = (
@@ -63,39 +64,42 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         "_unread",
         "_words_at",
     )
-    # With more than thirty attributes in one dictionary, each connection would have one of its own, which takes a KiB more.
+    # Slots, because CPython shares the keys of at most thirty attributes between instances' dictionaries: with more,
+    # each connection takes a KiB more.
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         assert isinstance(self.config, ServingConfig)
-        self.access_log = self.config.access_log  # whoever has put a handler on uvicorn's logger
+        self.access_log = self.config.access_log  # even if uvicorn's logger has a handler
         self._limits = self.config.limits
         self._sending = SendMonitor()
         self._head = 0
-        """Bytes of the current head that the parser has reported."""
+        """Number of bytes of the current head that the parser has reported."""
         self._headers = 0
-        """Their number."""
+        """Number of headers and trailers of the current request."""
         self._small_chunks = 0
         self._unread = 0
-        """Bytes received since the parser last reported a part of a head or of a body. They include an unfinished header."""
+        """Number of bytes received since the parser last reported a part of a head or body. Includes an unfinished
+        header."""
         self._in_head = True
         self._begun = False
-        """Whether part of a head was received."""
+        """Whether part of a head has been received."""
         self._ended = False
         self._content = False
-        """Whether the piece that is being parsed has content of a body."""
+        """Whether the data being parsed contains content of a body."""
         self._is_handshake = False
-        """Whether the last head was the handshake of a WebSocket."""
+        """Whether the last head was a WebSocket handshake."""
         self._problem: tuple[int, str] | None = None
-        """The status and the message for a request that a callback has refused."""
+        """The status and the message of the refusal, if a callback has refused the request."""
         self._deadline: float | None = None
-        """Time by which the head, or the unread rest of a body, must be received. Applies only while no request runs."""
+        """Event loop time by which the head, or the unread rest of a body, must be received. Applies only while no
+        request is being answered."""
         self._unanswered = 0
-        """Requests whose head is complete, and whose answer is not."""
+        """Number of requests whose head is complete and whose answer is not."""
         self._tls: dict[object, object] | None = None
-        """The ASGI extension `tls`, if the client has a certificate."""
+        """The value of the ASGI extension `tls`, if the client has a certificate."""
         self._last_words: bytes | None = None
-        """An error that ends the connection once no more than `_words_at` requests are unanswered."""
+        """The error response that ends the connection once at most `_words_at` requests are unanswered."""
         self._words_at = 0
 
     # Connections
@@ -154,8 +158,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _end_idleness(self) -> None:
-        """Note that a request begins, or that the connection ends. uvicorn keeps its timer, and with it the last request, of a
-        connection that was reset."""
+        """Note that a request begins, or that the connection ends. Also cancels the keep-alive timer: if a connection
+        is reset, uvicorn keeps it, and with it the last request."""
         self._limits.idle.pop(self, None)
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -178,15 +182,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return
         if self._in_head and self._deadline is None:
             self._deadline = self.loop.time() + self._limits.head_timeout
-        # Where a request has ended in this piece, what follows it is counted with the next one; and so it is with content.
+        # If a request or content has ended in this data, the bytes after it are counted with the next data.
         if not self._ended and not self._content:
             self._unread += len(data)
             if self._unread > MAX_HEAD:
                 self._refuse(*_TOO_LONG)
 
     def _parse(self, data: bytes) -> None:
-        """Parse `data`. Another protocol than WebSocket that a client offers changes nothing (RFC 9110, 7.8); the parser would pass
-        over the request's body, or read it as the next request."""
+        """Parse `data`. Offers to upgrade to protocols other than WebSocket are ignored (RFC 9110, 7.8). The parser
+        alone would skip such a request's body, or read it as the next request."""
         while True:
             try:
                 self.parser.feed_data(data)
@@ -196,9 +200,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                     return
                 head = self._head_without_upgrade()
                 self.parser = httptools.HttpRequestParser(RestOfRequest(self))
-                # As uvicorn: what follows a last request is not an error.
+                # As in uvicorn: data after the last request is not an error.
                 self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-                # The parser has passed over the body: it is still to come.
+                # The first parser has skipped the body, which the second one reads.
                 self.cycle.more_body = True
                 self._in_head = self._ended = self._connection.has_whole_body = False
                 data = head + data[upgrade.args[0] :]
@@ -206,7 +210,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                 return
 
     def _head_without_upgrade(self) -> bytes:
-        """As much of the request's head as tells where its body ends, and whether another request may follow."""
+        """A head with only the headers that determine where the request's body ends, and whether another request may
+        follow."""
         lines = [b"POST / HTTP/" + self.parser.get_http_version().encode()]
         lines += [b": ".join(each) for each in self.headers if each[0] in _FRAMING]
         if not self.parser.should_keep_alive():
@@ -214,9 +219,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"", b""))
 
     def handle_websocket_upgrade(self) -> None:
-        """Let the WebSocket protocol go on with the connection, unless a request is being answered: its answer would come within the
-        WebSocket's messages, and the time until the next request would end the WebSocket."""
-        self._ended = True  # what follows is not a head
+        """Hand the connection to the WebSocket protocol. Refuses if a request is still being answered: its answer would
+        be sent between the WebSocket's messages, and the keep-alive timeout would end the WebSocket."""
+        self._ended = True  # the following data is not a head
         if self._unanswered:
             self._last_words = raw_error(400, "A WebSocket begins after the answers to the requests before it. Wait for them.")  # fmt: skip
             return
@@ -239,7 +244,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)  # with the colon, a space and the line's end
+        self._count(len(name) + len(value) + 4)  # the colon, a space, and CRLF
         self._headers += 1
         if self._headers > MAX_HEADERS:
             self._stop(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
@@ -282,13 +287,13 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._unanswered -= 1
-        # The client may go on to send the body of a request that is answered already.
+        # The client may still be sending the body of a request that is answered already.
         self._deadline = None if self._in_head else self.loop.time() + self._limits.body_timeout
         super().on_response_complete()
         if self.cycle.body and self.cycle.response_complete:
             self.cycle.body = (
                 bytearray()
-            )  # what was not read of it would stay until the next request
+            )  # the unread part would stay in memory until the next request
         if self._last_words is not None:
             if self._unanswered <= self._words_at:
                 self._end(self._last_words)
@@ -296,9 +301,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._limits.idle[self] = None
 
     def _refuse(self, status: int, message: str) -> None:
-        """End the connection with an error; requests that came before what is wrong are answered first."""
+        """End the connection with an error. Requests before the refused one are answered first."""
         words = raw_error(status, message)
-        wrong = 0 if self._in_head else 1  # whose body it is
+        wrong = 0 if self._in_head else 1  # a request with a refused body counts as unanswered
         if self._unanswered > wrong:
             self._last_words, self._words_at = words, wrong
         elif self._unanswered and self.cycle.response_started:
@@ -309,14 +314,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def _end(self, words: bytes) -> None:
         if (
             not self.transport.is_closing()
-        ):  # by an answer that ends the connection, or by the client
+        ):  # not closed already, by an answer that ends the connection, or by the client
             self.transport.write(words)
             self.transport.close()
 
     # Limits
 
     def _read_target(self) -> None:
-        """A target in absolute form has its own host, which stands for that of the header (RFC 9112, 3.2.2)."""
+        """Check a target that is not a path. If it is an absolute URL, its host replaces the header `Host` (RFC 9112,
+        3.2.2)."""
         if self.url.partition(b"://")[0].lower() not in (b"http", b"https"):
             self._stop(400, "The request's target is not a path.")
         host = self.url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
@@ -331,13 +337,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._stop(*_TOO_LONG)
 
     def _stop(self, status: int, message: str) -> None:
-        """Stop the parser; `data_received` tells the client why."""
+        """Refuse the request: stop the parser. `data_received` then sends the error."""
         self._problem = (status, message)
         raise RefusedRequest
 
 
 class RestOfRequest:
-    """What a second parser calls, whose first head is that of a request which `protocol` has had already."""
+    """Receives the callbacks of a second parser, and forwards them to `protocol`. The first head is not forwarded: it
+    repeats that of the current request."""
 
     def __init__(self, protocol: LimitedHttpProtocol) -> None:
         self._protocol = protocol

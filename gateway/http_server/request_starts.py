@@ -1,4 +1,5 @@
-"""An ASGI application that begins concurrent requests a few at a time, so that running ones are not held up by all of them."""
+"""An ASGI application that starts concurrent requests a few at a time, so that a burst does not delay running
+requests."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from typing import Any, Final
 from litestar.types import ASGIApp
 
 PER_TURN: Final = 8
-"""Requests that are begun in one turn of the event loop. Each takes up to half a millisecond before it waits for its model."""
+"""Number of requests that are started in one iteration of the event loop. Each takes up to half a millisecond before it
+waits for its model."""
 
 
 class RequestStarts:
-    """Begins requests in the order of their arrival, `PER_TURN` in each turn of the event loop.
+    """Starts requests in the order of their arrival, `PER_TURN` in each iteration of the event loop.
 
-    Without it, a thousand concurrent requests are all begun in the same turn: the first of them waits for its first token, and
-    each running stream for its next, until the last is begun.
+    Otherwise a thousand concurrent requests would all be started in one iteration. Until the last has started, the
+    first would wait for its first token, and each running stream for its next one.
     """
 
     __slots__ = ("_app", "_left", "_waiting")
@@ -25,7 +27,7 @@ class RequestStarts:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._left = PER_TURN
-        """How many may still be begun in this turn."""
+        """How many requests may still be started in this iteration."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def __call__(self, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
@@ -37,7 +39,7 @@ class RequestStarts:
         return self._app(scope, receive, send)
 
     def begin_all(self) -> None:
-        """Begin all waiting requests in the next turn: the server is about to refuse new ones."""
+        """Start all waiting requests in the next iteration, because the server is about to refuse new ones."""
         self._begin(len(self._waiting))
 
     async def _begin_later(self, scope: Any, receive: Any, send: Any) -> None:
@@ -48,7 +50,7 @@ class RequestStarts:
 
     def _next_turn(self) -> None:
         if self._waiting:
-            self._left = 0  # requests that arrive in this turn come after those that wait
+            self._left = 0  # requests that arrive in this iteration start after the waiting ones
             self._begin(min(PER_TURN, len(self._waiting)))
             asyncio.get_running_loop().call_soon(self._next_turn)
         else:

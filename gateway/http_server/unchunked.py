@@ -1,4 +1,5 @@
-"""Answers to HTTP/1.0 clients, which know no chunks: a body of unknown length ends with the connection."""
+"""Answers to HTTP/1.0 clients, which do not support chunks: a body of unknown length ends when the connection is
+closed."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ _CHUNKED: Final = b"\r\ntransfer-encoding: chunked\r\n"
 
 
 class UnchunkedTransport(asyncio.Transport):
-    """A connection that takes the chunks out of an answer's body. uvicorn sends them to HTTP/1.0 clients as well (RFC 9112, 6.1: a
-    server must not). It writes a head, and each chunk, as a whole."""
+    """A transport that removes the chunk framing from an answer's body. uvicorn sends chunks to HTTP/1.0 clients too,
+    which a server must not do (RFC 9112, 6.1). Relies on uvicorn writing the head, and each chunk, in one call."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         super().__init__()
@@ -27,7 +28,7 @@ class UnchunkedTransport(asyncio.Transport):
 
     def _write_head(self, head: bytes) -> None:
         if head.startswith(b"HTTP/1.1 100 "):
-            return  # an HTTP/1.0 client cannot expect it (RFC 9110, 10.1.1)
+            return  # not sent to HTTP/1.0 clients (RFC 9110, 10.1.1)
         self._is_head = False
         lines, end, rest = head.partition(b"\r\n\r\n")
         plain = (lines + b"\r\n").replace(_CHUNKED, b"\r\n", 1)
@@ -51,7 +52,7 @@ class UnchunkedTransport(asyncio.Transport):
 
 
 def _content(chunks: bytes) -> bytes:
-    """The content of whole chunks."""
+    """The content of complete chunks."""
     parts: list[bytes] = []
     at = 0
     while at < len(chunks):

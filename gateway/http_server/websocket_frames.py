@@ -1,4 +1,4 @@
-"""Where the frames of a WebSocket client begin and end (RFC 6455, 5.2). Payloads are not read."""
+"""Finds the boundaries of a WebSocket client's frames (RFC 6455, 5.2). Payloads are not read."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 CONTINUATION: Final = 0
 PING: Final = 9
 _CONTROL: Final = 8
-"""The bit of an opcode that control frames have."""
+"""The bit that is set in the opcodes of control frames."""
 _LONGEST_CONTROL: Final = 125
 
 
 class Frame(NamedTuple):
-    """A frame, or the part of one that has arrived."""
+    """The header and the boundaries of a frame, which may not have arrived completely."""
 
     opcode: int
     is_final: bool
-    """Whether its message ends with it."""
+    """Whether the frame is the last of its message."""
     length: int
-    """Of the payload, in bytes."""
+    """Length of the payload in bytes."""
     start: int
-    """Where it starts in the data that has arrived."""
+    """Index in the received data at which the frame starts."""
     end: int
-    """Where it ends; behind the end of the data if it has not arrived in whole."""
+    """Index at which the frame ends. Beyond the end of the data if the frame is incomplete."""
 
     @property
     def is_control(self) -> bool:
@@ -30,9 +30,10 @@ class Frame(NamedTuple):
 
 
 def frame_at(data: bytes, at: int) -> Frame | None:
-    """The frame that starts at `at`; None if its header has not arrived in whole.
+    """The frame that starts at `at`; None if its header is incomplete.
 
-    Of a control frame that is longer than the protocol allows, the length is cut: whoever parses it refuses it by its header.
+    The length of a control frame is cut to what RFC 6455 allows. The WebSocket library refuses a longer one by its
+    header.
     """
     if len(data) < at + 2:
         return None

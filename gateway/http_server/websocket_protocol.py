@@ -13,34 +13,35 @@ from gateway.http_server.connections import SendMonitor, ServingConfig, raw_erro
 from gateway.http_server.websocket_frames import CONTINUATION, PING, Frame, frame_at
 
 MAX_FRAGMENTS: Final = 16_384
-"""Frames of one message: empty ones do not count towards its size."""
+"""Maximum number of frames of one message. Needed because empty frames do not count towards its size."""
 FRAMES_AT_ONCE: Final = 500
-"""Frames with little content that a connection may send in a burst: reading one takes as long as reading some KiB. Control frames, fragments and
-messages count alike; a frame that is not a control frame counts less the longer it is, and not at all from `_LONG` bytes on."""
+"""Maximum number of frames with little content in a burst. Reading such a frame takes as long as reading some KiB.
+Control frames, fragments and whole messages count equally. A data frame counts less the longer it is, and not at all
+from `_LONG` bytes on."""
 FRAMES_PER_SECOND: Final = 50
-"""Frames with little content that a connection may send in the long run."""
+"""Rate of frames with little content that a connection may sustain."""
 _LONG: Final = 256
 
 
 class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
-    """Closes a connection whose messages do not arrive in time, which has too many frames for what they contain, or whose client does
-    not read. What comes after a message waits until the application has taken it. Of several pings that arrive together the latest is
-    answered (RFC 6455, 5.5.3)."""
+    """Closes a connection if its messages do not arrive in time, if it sends too many frames with little content, or if
+    its client does not read. Data after a message waits until the application has received that message. If several
+    pings arrive together, only the latest is answered (RFC 6455, 5.5.3)."""
 
     _message_since: float | None = None
-    """When the unfinished message, or frame, began to arrive."""
+    """Event loop time at which the unfinished message, or frame, began to arrive."""
     _data = b""
-    """What was received; not all of it is passed to uvicorn."""
+    """Received data, part of which may not have been passed to uvicorn yet."""
     _at = 0
-    """How much of that was passed on."""
+    """Number of bytes of `_data` that have been passed to uvicorn."""
     _payload_left = 0
-    """Bytes of a frame whose beginning was passed on, and which are still to come."""
+    """Number of bytes still to come of a frame whose beginning has been passed to uvicorn."""
     _ends_message = False
-    """Whether the message ends with this frame."""
+    """Whether the current frame ends its message."""
     _fragments = 0
-    """Frames of the unfinished message."""
+    """Number of frames of the unfinished message."""
     _ping = b""
-    """The latest ping that is not answered."""
+    """The latest unanswered ping frame; empty if there is none."""
     _frames_left: float = FRAMES_AT_ONCE
     _frames_counted_at: float | None = None
 
@@ -49,9 +50,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         assert isinstance(self.config, ServingConfig)
         self._limits = self.config.limits
         self._sending = SendMonitor()
-        self.conn.debug = (
-            False  # or the library logs all headers and messages: keys, and what users write
-        )
+        self.conn.debug = False  # otherwise the library logs all headers and messages, including keys and users' texts
 
     # Connections
 
@@ -65,20 +64,20 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._answer_ping()
 
     def check_deadlines(self, now: float) -> None:
-        """Close the connection if its client does not end a message, or does not read."""
+        """Close the connection if its client does not complete a message in time, or does not read."""
         limits = self._limits
         if self._sending.stalled(self.transport, now, limits.send_timeout):
             self.transport.abort()
         elif self._message_since is None or self.transport.is_closing():
             return
         elif self.read_paused:
-            self._message_since = now  # the client waits for us
+            self._message_since = now  # the client waits for the server
         elif now - self._message_since > limits.body_timeout:
             self._fail(1008, f"a message did not arrive within {limits.body_timeout:g} seconds")
 
     def shutdown(self) -> None:
-        """Close the connection, because the server stops. uvicorn's raises an error where the client has begun to close it and what
-        was sent before has not left yet, and the server's stop ended there."""
+        """Close the connection because the server stops. uvicorn's method raises an error if the client is closing the
+        connection while data is still unsent, which would end the server's shutdown early."""
         if not self.transport.is_closing():
             super().shutdown()
 
@@ -94,9 +93,9 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
             self.scope["extensions"]["tls"] = tls
 
     def _refuse_unparsed(self) -> None:
-        """Answer a handshake that the library has refused; uvicorn does not send its answer."""
+        """Answer a handshake that the WebSocket library has refused. uvicorn does not send the library's answer."""
         refused = self.conn.handshake_exc
-        # Older versions of the library wrap what it is about.
+        # Older versions of the library wrap the cause in another error.
         long = isinstance(refused, SecurityError) or isinstance(
             getattr(refused, "__cause__", None), SecurityError
         )
@@ -116,7 +115,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         async def answered(scope: Any, receive: Any, send: Any) -> None:
             await app(scope, receive, send)
             if self.initial_response is not None:
-                # Or uvicorn logs an error for each handshake that is refused.
+                # Otherwise uvicorn logs an error for each refused handshake.
                 self.handshake_complete = True
 
         self.app = answered
@@ -141,11 +140,11 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         return message
 
     def _read(self) -> None:
-        """Pass frames to uvicorn, up to the end of a message that the application has not taken."""
+        """Pass frames to uvicorn, up to the end of a message that the application has not received yet."""
         while not (self.read_paused or self.close_sent) and self._read_frame():
             pass
         if self.close_sent and self._at < len(self._data) and not self.transport.is_closing():
-            # After the closing handshake has begun, the library passes over everything but its end.
+            # Once the closing handshake has begun, the library ignores everything but its completion.
             self._pass_on(len(self._data))
         if self._at >= len(self._data):
             self._data, self._at = b"", 0
@@ -156,7 +155,8 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._answer_ping()
 
     def _read_frame(self) -> bool:
-        """Pass on the next frame, or what is here of it. Returns False if more data is needed."""
+        """Pass on the next frame, or the part of it that has arrived. Returns False if more data is needed, or if a
+        limit has closed the connection."""
         here = len(self._data)
         if self._payload_left:
             if self._at == here:
@@ -174,7 +174,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
                 return True
             end = min(here, frame.end)
             if end < frame.end:
-                self._answer_ping()  # which cannot come within a frame
+                self._answer_ping()  # now, because it cannot be passed on within a frame
             self._payload_left = frame.end - end
             self._ends_message = frame.is_final and not frame.is_control
         if self._ends_message and not self._payload_left:
@@ -183,13 +183,13 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         return True
 
     def _pass_on(self, end: int) -> None:
-        """Pass on what is here up to `end`."""
+        """Pass the received data up to `end` to uvicorn."""
         part = self._data[self._at : end]
         self._at = end
         super().data_received(part)
 
     def _answer_ping(self) -> None:
-        """Let uvicorn answer the latest ping, unless it has to wait: for the end of a frame, or until the client reads."""
+        """Let uvicorn answer the latest ping. Waits if a frame is incomplete, or if the client is slow to read."""
         if self._ping and not (
             self._payload_left
             or self._sending.is_paused
@@ -200,7 +200,8 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
             super().data_received(ping)
 
     def send_receive_event_to_app(self) -> None:
-        """Close the connection if a text is not UTF-8; uvicorn also logs an error of the server, with a traceback."""
+        """Close the connection if a text is not UTF-8. uvicorn's method would also log a server error with a
+        traceback."""
         if self.curr_msg_data_type == "text":
             self.frames = [b"".join(self.frames)]
             try:
@@ -213,7 +214,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
     # Limits
 
     def _is_within_limits(self, frame: Frame) -> bool:
-        """Count a frame. Returns False if the connection is closed because there are too many."""
+        """Count a frame. Returns False, and closes the connection, if there are too many."""
         if not frame.is_control:
             self._fragments = self._fragments + 1 if frame.opcode == CONTINUATION else 1
             if self._fragments > MAX_FRAGMENTS:
