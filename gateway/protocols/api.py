@@ -1,4 +1,4 @@
-"""APIs: further HTTP APIs in front of the same models, such as another vendor's.
+"""Further HTTP APIs for the same models, such as another vendor's.
 
 An API translates its own requests into `GenerationRequest`s and writes its own answers from a parser's deltas. The
 gateway does queueing, limits, cancellation, deadlines, shutdown, authentication, metrics and the tool calls that it
@@ -34,12 +34,12 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     model: str | None
     """The model name from the client. None selects the only model, if exactly one is served."""
     turn: Turn
-    """The prompt. The model's configured `chat_template_kwargs` are merged into the turn's own."""
+    """The prompt. The configured `chat_template_kwargs` of the model are merged into those of the turn."""
     tools: Sequence[Tool] = ()
-    """Tools in the form of the Responses API; they replace the turn's tools. Those that the gateway can run, it runs.
+    """Tools in the form of the Responses API; they replace the turn's tools. The gateway runs those that it can run.
     MCP tools that require approval are not offered."""
     tool_choice: ToolChoice | None = None
-    """The tool choice among `tools`; replaces the turn's."""
+    """The tool choice among `tools`; replaces the turn's tool choice."""
     denied_tools: Collection[tuple[str, str]] = ()
     """MCP tools to hide from the model, as (server label, tool name)."""
     offers_tools: bool = False
@@ -50,7 +50,7 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     """Number of generations after which an answer that could continue ends with `Outcome.paused`. If None, exceeding
     the gateway's own limit is an error."""
     owner: str | None = None
-    """`RouteRequest.owner`. Tools use this owner's containers and connections."""
+    """The request's owner (`RouteRequest.owner`). Tools use this owner's containers and connections."""
     sampling: Sampling = Sampling()
     """Fields that are None are taken from the configuration, then from the model's own recommendation."""
     size: int = 0
@@ -62,12 +62,12 @@ class GenerationRequest(Struct, frozen=True, kw_only=True):
     """Maximum number of tokens of reasoning in each generation. Without effect for engines that count their tokens
     themselves. Overridden by `parameters`."""
     cache_salt: str | None = None
-    """Like `priority`, overridden by `parameters`."""
+    """The client's cache salt. `parameters` overrides it, as well as `priority`."""
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
     own_path: Callable[[ParamPath], ParamPath] | None = None
-    """Turns a place in this request into the place in the client's request that it was made from; empty if it has none.
-    Applied to all errors about this request, also to those of the run. None: errors keep the Responses API's names."""
+    """Converts a path in this request to the path in the client's request that it was made from; empty if there is
+    none. Applied to all errors about this request, also while it runs. None: errors keep the Responses API's names."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,8 @@ class CallWriter(Protocol):
 
 
 NewWriter: TypeAlias = Callable[[], AnswerWriter]
-"""Makes the writer of an answer. Called again if another model answers than was planned; see `PreparedAnswer.stream`."""
+"""Makes the writer of an answer. Called again if another model than the planned one answers; see
+`PreparedAnswer.stream`."""
 
 
 class PreparedAnswer(Protocol):
@@ -142,7 +143,7 @@ class PreparedAnswer(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's own name, even if the client used an alias. It may be another one when a writer is made anew."""
+        """The model's own name, even if the client used an alias. Another model's name when a second writer is made."""
         ...
 
     @property
@@ -170,8 +171,8 @@ class PreparedAnswer(Protocol):
         """Stream the writer's output as it is produced. `AnswerWriter.idle` is sent after `idle_seconds` of silence.
 
         If several models may answer the request, and `writer` is a function that makes the writer, another model is
-        tried when one fails before its first output: the writer is then made anew, and `model`, `prompt_tokens` and
-        `available_tools` are the other's.
+        tried when one fails before its first output. A second writer is then made, and `model`, `prompt_tokens` and
+        `available_tools` describe the other model.
 
         A failure before the first byte is answered by the API's `error`, a later one by the writer's `fail`. If the
         client disconnects, the generation is aborted. Raises `RateLimited` if the model's queue is full.
@@ -185,7 +186,7 @@ class PreparedAnswer(Protocol):
         headers: Mapping[str, str] = {},
         content_type: str = "application/json",
     ) -> AsgiApp:
-        """Send the writer's whole output as one body. Otherwise like `stream`."""
+        """Send the writer's whole output as one body. Works otherwise like `stream`."""
         ...
 
 
@@ -257,7 +258,7 @@ class RouteRequest(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Who sent it, and what they may do; None in anonymous mode."""
+        """The sender and what they may use; None in anonymous mode."""
         ...
 
     @property
@@ -297,13 +298,13 @@ class RouteRequest(Protocol):
         content_type: str = "text/event-stream; charset=utf-8",
         idle_seconds: float | None = None,
     ) -> None:
-        """Say that the answer is a stream, before `Gateway.prepare`, which may take long: it waits for a model that is
-        loaded, and asks servers for their tools. The handler then returns `PreparedAnswer.stream` with the same `headers`,
-        `content_type` and `idle_seconds`.
+        """Announce that the answer is a stream. Called before `Gateway.prepare`, which may take long: it waits for a
+        model to be loaded, and lists the tools of tool servers. The handler then returns `PreparedAnswer.stream` with
+        the same `headers`, `content_type` and `idle_seconds`.
 
-        After `idle_seconds` of silence the answer is begun, and `idle` is sent, again after each further silence; None and
-        0 are never. An error that is raised after that is not answered by `Api.error`: what `fail` returns is the whole
-        stream.
+        After `idle_seconds` of silence the answer is begun and `idle` is sent, and `idle` is sent again after each
+        further period of silence. With None or 0 this never happens. An error that is raised after the beginning is not
+        answered by `Api.error`: the result of `fail` is then the whole stream.
         """
         ...
 
@@ -351,17 +352,18 @@ class Route(Struct, frozen=True, kw_only=True):
     """A header name in lower case. The route then matches only requests with this header, and takes precedence over the
     gateway's own route."""
     public: bool = False
-    """Whether the route needs no API key, as a page that asks its reader for one. Only for GET, on a path without
-    parameters; the request has no owner then, even if a key is sent."""
+    """Whether the route needs no API key, such as a page that asks its reader for one. Only for GET, on a path without
+    parameters. The request then has no owner, even if a key is sent."""
     counted: bool = False
-    """Whether each request, as long as it is handled, is one of the requests of its key, which `requests_per_minute` and
-    `max_concurrent_requests` limit. What is generated through `RouteRequest.gateway` counts without that."""
+    """Whether a request, while it is handled, counts as a request of its key for the limits `requests_per_minute` and
+    `max_concurrent_requests`. Requests that are generated through `RouteRequest.gateway` count in any case."""
     takes: Any = None
-    """The type of its body, for `/openapi.json`: any that msgspec describes. The docstring of `handle` is its text there."""
+    """The type of the body, for `/openapi.json`: any type that msgspec can describe. The docstring of `handle` is the
+    description there."""
     answers: Any = None
-    """The type of its JSON answer, for `/openapi.json`."""
+    """The type of the JSON answer, for `/openapi.json`."""
     streams: Any = None
-    """The type of the events that it answers with instead, if the request has `stream`; for `/openapi.json`."""
+    """The type of the events that are sent instead if the request has `stream`; for `/openapi.json`."""
 
 
 class Api(Protocol):
@@ -373,6 +375,6 @@ class Api(Protocol):
         ...
 
     def error(self, error: GatewayError, request_id: str) -> Reply:
-        """Format `error` for this API: an error of a handler, a failed authentication, or an unknown path below its
-        own."""
+        """Format `error` for this API: an error of a handler, a failed authentication, or an unknown path below the
+        API's own."""
         ...

@@ -1,4 +1,4 @@
-"""Authenticators: who sends a request, by something other than the configured API keys."""
+"""Authenticators: they identify the sender of a request by something other than the configured API keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
 
     path: str
     headers: Mapping[str, str]
-    """By lower-case name. Of a header that is sent several times, the first."""
+    """The headers by lower-case name. If one is sent several times, the first value."""
     tls_name: str | None = None
     """The subject of the client's certificate as RFC 4514 writes it, such as `CN=worker,O=Example`; None unless the server has
     verified one (`tls_client_ca` under `[server]`)."""
@@ -34,10 +34,11 @@ class RequestAuthenticator(Protocol):
     """Finds the principals of requests."""
 
     async def authenticate(self, request: Credentials) -> Principal | None:
-        """The principal of a request; None to ask the next authenticator, and at last the API keys.
+        """Return the principal of a request. None asks the next authenticator; the API keys are checked last.
 
-        Raises `AuthenticationError` (401) to refuse the request without asking further, and `PermissionDenied` (403) for a
-        sender that is known and may not. Called for each request but health checks, and for each turn of a WebSocket, so
-        what it looks up elsewhere must be cached and bounded. Anything else that it raises refuses the request with 500.
+        Raises `AuthenticationError` (401) to refuse the request without asking the next one, and `PermissionDenied`
+        (403) if the sender is known but not allowed. Any other exception refuses the request with 500. Called for each
+        request except health checks, and for each request on a WebSocket, so lookups elsewhere must be cached and
+        bounded.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the configuration of a plugin may be besides a Struct."""
+"""Optional methods of a plugin's configuration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class CheckableConfig(Protocol):
-    """A tool's configuration that can tell what is missing on this machine. Optional: `gateway doctor` asks those that have it."""
+    """A tool's configuration that can report what is missing on this machine. Optional: `gateway doctor` calls it."""
 
     def problems(self) -> Iterable[str]:
-        """A sentence for each thing that is missing, with the key below the tool's table that names it (`servers.docs.command: …`).
-        Called without opening anything; may look at files, but neither runs programs nor connects."""
+        """Yield a sentence for each missing thing, beginning with the key below the tool's table that names it
+        (`servers.docs.command: …`). Called without opening anything. May look at files, but must neither run programs
+        nor connect."""
         ...

@@ -26,13 +26,14 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """Maximum length of prompt and output together."""
     chat_template: str | None = None
     tool_chat_template: str | None = None
-    """The template for conversations with tools, of models that have one of their own for them (`tool_use`)."""
+    """The template for conversations with tools, if the model has a separate one (`tool_use`)."""
     bos_token: str | None = None
     eos_token: str | None = None
     eos_token_ids: tuple[int, ...] = ()
     description: str | None = None
     sampling: Sampling | None = None
-    """The model authors' recommendation (generation config). Used for what request and configuration leave open."""
+    """The model authors' recommendation (generation config). Used for parameters that neither the request nor the
+    configuration sets."""
     adapters: tuple[str, ...] = ()
     """Names of the LoRA adapters. Each is served as a model of its own."""
     placeholders: Literal["template", "none"] = "template"
@@ -57,7 +58,7 @@ Capability: TypeAlias = Literal[
     "adapters",
     "images",  # takes images in prompts
     "audio",  # takes sounds in prompts
-    "files",  # takes files in messages as they are; other engines get their text
+    "files",  # takes files in messages unchanged; other engines get their text
     "allowed_token_ids",  # keeps Sampling.allowed_token_ids
     "encrypted_reasoning",  # emits EncryptedReasoning, and takes it back from Turn.results
     "vllm_xargs",  # takes EngineRequest.vllm_xargs
@@ -90,7 +91,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool = False
     logit_bias: dict[int, float] | None = None
     allowed_token_ids: tuple[int, ...] = ()
-    """The only tokens to sample; empty allows all. For engines with the capability of that name."""
+    """The only tokens to sample; empty allows all. For engines with the capability of this name."""
     logprobs: int | None = None
     """Return log probabilities of the sampled tokens and of this many most likely alternatives (0: only the sampled
     tokens)."""
@@ -131,13 +132,14 @@ class EngineRequest(Struct, frozen=True, kw_only=True):
     """vLLM's extra arguments, for engines with the capability of that name. Unchecked: the configuration of a model
     allows them (`engine_parameters`)."""
     data_parallel_rank: int | None = None
-    """The data-parallel replica of the engine to run on, likewise."""
+    """The data-parallel replica of the engine to run on. Same conditions as for `vllm_xargs`."""
     kv_transfer_params: Mapping[str, Any] = {}
-    """What vLLM's connector of caches is told about this request, likewise."""
+    """Parameters for vLLM's cache connector. Same conditions as for `vllm_xargs`."""
     mm_processor_kwargs: Mapping[str, Any] = {}
-    """Arguments of the model's processor of images and sounds, likewise."""
+    """Arguments for the model's processor of images and sounds. Same conditions as for `vllm_xargs`."""
     thinking_budget: int | None = None
-    """Maximum number of tokens of reasoning, likewise. For engines that take tokens, the gateway ends the reasoning."""
+    """Maximum number of tokens of reasoning, for engines with the capability of this name. For engines that take
+    tokens, the gateway itself ends the reasoning."""
     beams: BeamSearch | None = None
     """The search whose best beam is the output, for engines with the capability `beam_search` that take messages."""
     turn: Turn | None = None
@@ -186,7 +188,8 @@ class TokenLogprob(Struct, frozen=True):
     bytes: bytes
     top: tuple[TopLogprob, ...] = ()
     rank: int | None = None
-    """Of a prompt's token: its place among all tokens by likelihood, from 1. None if the engine does not say."""
+    """For a token of the prompt: its rank among all tokens by likelihood, from 1. None if the engine does not report
+    it."""
 
 
 class EngineOutput(Struct, kw_only=True, gc=False):
@@ -217,7 +220,7 @@ class EngineOutput(Struct, kw_only=True, gc=False):
     reasoning_tokens: int | None = None
     """The part of `output_tokens` that is reasoning."""
     kv_transfer_params: dict[str, Any] | None = None
-    """What the engine's connector of caches tells about this request. Set on the last output."""
+    """What the engine's cache connector reports about this request. Set on the last output."""
 
 
 class Tokenizer(Protocol):
@@ -243,9 +246,9 @@ class AddedToken(Struct, frozen=True, kw_only=True):
     special: bool
     """Whether `skip_special_tokens` removes it."""
     divides: bool = False
-    """Whether the texts around it are always tokenized apart. The ids of `before + token + after` are then those of
-    `before + token`, and those of `token + after` without the first, unless an added token overlaps with it there. What is
-    unchanged of a longer prompt need not be tokenized again."""
+    """Whether the texts before and after it are always tokenized separately. The ids of `before + token + after` are
+    then the ids of `before + token`, followed by the ids of `token + after` without the first one, unless an added
+    token overlaps with it there. The unchanged part of a longer prompt need not be tokenized again."""
 
 
 @runtime_checkable
@@ -301,17 +304,19 @@ class Engine(Protocol):
 
 @runtime_checkable
 class PushingEngine(Protocol):
-    """An `Engine` that can hand over outputs in the callback that receives them, for a whole batch at once. This costs the gateway a
-    fifth less per token than a generator that is resumed for each."""
+    """An `Engine` that can hand over outputs in the callback that receives them, for a whole batch in one step. This
+    costs the gateway a fifth less per token than resuming a generator for each output."""
 
     def generate_pushing(
         self, request: EngineRequest, push: Callable[[EngineOutput], bool]
     ) -> AsyncGenerator[EngineOutput, None]:
-        """Like `generate`, but each output may first be given to `push`: if that returns True, the output is not yielded.
+        """Like `generate`, but each output may first be given to `push`: if that returns True, the output is not
+        yielded.
 
-        `push` is called on the event loop, and only with an output that is next: all earlier ones were taken or yielded. It returns
-        False for outputs that have to be yielded: the first and the last, all while an earlier one is handled, and those of a client that is
-        slow to read. It raises nothing. It is not called once the generator has raised or is closed.
+        `push` is called on the event loop, with outputs in their order: all earlier ones were accepted or yielded. It
+        returns False for outputs that must be yielded: the first and the last, all while an earlier one is being
+        handled, and those of a client that reads slowly. It raises nothing. It must not be called after the generator
+        has raised or was closed.
         """
         ...
 
@@ -334,7 +339,8 @@ class AdapterLoadingEngine(Protocol):
 
 @runtime_checkable
 class LateRefusingEngine(Protocol):
-    """An `Engine` that may refuse a request only when it generates, as a server elsewhere does.
+    """An `Engine` that may refuse a request only when it generates, such as one that forwards requests to another
+    server.
 
     The start of a stream is then held back until the first output, for some seconds at most, so that the client gets
     the refusal as an HTTP status. A failure before the first output is answered in the same way.
@@ -349,7 +355,7 @@ class LateRefusingEngine(Protocol):
 class PrioritizingEngine(Protocol):
     """An `Engine` that may serve waiting requests by their `priority`.
 
-    Work that no client waits for, such as the lines of a batch, is then served after all else in the engine too.
+    Work that no client waits for, such as the lines of a batch, is then also served last within the engine.
     """
 
     @property
@@ -363,6 +369,6 @@ class CountingEngine(Protocol):
     """An `Engine` whose prompts may be longer than their token ids, because of images or sounds."""
 
     async def count(self, prompt: TokensPrompt) -> int:
-        """The length of `prompt` in tokens, as `EngineOutput.prompt_tokens` will tell. Raises `InvalidRequest` for media
-        that it does not take."""
+        """The length of `prompt` in tokens, equal to the later `EngineOutput.prompt_tokens`. Raises `InvalidRequest`
+        for media that the engine does not take."""
         ...

@@ -13,16 +13,16 @@ MediaKind: TypeAlias = Literal["image", "audio"]
 
 
 class MediaSource(Struct, frozen=True, kw_only=True):
-    """What a part of a request says about its image or sound. Parts with equal sources have equal media."""
+    """The image or sound that a part of a request refers to. Parts with equal sources have equal media."""
 
     kind: MediaKind
     url: str = ""
-    """Also a `data:` URL."""
+    """A URL, also a `data:` URL."""
     file_id: str = ""
     data: str = ""
-    """Base64."""
+    """The content in base64."""
     detail: str = ""
-    """The `detail` of an image, the `format` of a sound."""
+    """The `detail` of an image, or the `format` of a sound."""
 
 
 def media_source(part: InputImage | InputAudio) -> MediaSource:
@@ -36,24 +36,24 @@ def media_source(part: InputImage | InputAudio) -> MediaSource:
 
 
 class Media(Struct, frozen=True, kw_only=True):
-    """One image or sound, decoded and encoded anew by the gateway: never the bytes that a client sent."""
+    """One image or sound, decoded and encoded again by the gateway. Never contains the bytes that a client sent."""
 
     kind: MediaKind
     data: bytes
     """The encoded file: PNG or JPEG for images, WAV for audio."""
     media_type: str
-    """Such as `image/png`."""
+    """The media type, such as `image/png`."""
     sha256: str
-    """Of `data`, in hexadecimal digits. The same source gives the same hash."""
+    """SHA-256 of `data` in hexadecimal digits. The same source gives the same hash."""
     width: int = 0
-    """In pixels, for images; the orientation that the file's metadata tells has been applied."""
+    """Width in pixels, for images, after the orientation in the file's metadata was applied."""
     height: int = 0
     seconds: float = 0.0
-    """The length, for audio."""
+    """Length in seconds, for audio."""
 
 
 class PlacedMedia(Struct, frozen=True, kw_only=True):
-    """An image or sound at its place in a prompt of tokens."""
+    """An image or sound at its position in a prompt of tokens."""
 
     media: Media
     at: int
@@ -61,4 +61,4 @@ class PlacedMedia(Struct, frozen=True, kw_only=True):
     (`ModelInfo.placeholders`), this is the placeholder's index; otherwise the image stands before the token of this
     index, and `len(token_ids)` is the end of the prompt."""
     param: ParamPath
-    """The part of the request that it comes from, for errors."""
+    """The path of the part of the request that it comes from, for errors."""

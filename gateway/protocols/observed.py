@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class MetricSample(Struct, frozen=True, kw_only=True):
-    """One value, in the terms of Prometheus."""
+    """One value, in Prometheus's terms."""
 
     name: str
     """Metric name. A counter's name has no `_total` suffix. A histogram's samples have the suffix `_bucket` (with the label
@@ -32,11 +32,11 @@ class MeasuredEngine(Protocol):
 
 @runtime_checkable
 class RefreshedEngine(MeasuredEngine, Protocol):
-    """A measured engine whose values are not at hand."""
+    """A measured engine that has to fetch its values."""
 
     async def refresh_metrics(self) -> None:
-        """Read the values that `metrics` returns. Called before each scrape, which waits for it for a second at most and
-        then shows the earlier values."""
+        """Fetch the values that `metrics` returns. Called before each scrape, which waits for it for a second at most
+        and then shows the earlier values."""
         ...
 
 

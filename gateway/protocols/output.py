@@ -22,10 +22,10 @@ class ParserContext(Struct, frozen=True, kw_only=True):
     written. Formats with untyped arguments convert them by these schemas. Empty if no tool was offered."""
     tokenizer: Tokenizer | None = None
     parse_tools: bool = True
-    """False if no tool was offered, or if `tool_choice` is `none` and the text is enforced: call syntax is then ordinary text. Of
-    other answers with `tool_choice` `none` calls are parsed, and dropped."""
+    """False if no tool was offered, or if `tool_choice` is `none` and the text is enforced: call syntax is then
+    ordinary text. In other answers with `tool_choice` `none`, calls are parsed and dropped."""
     turn: Turn | None = None
-    """The turn that the model answers. None if citations of its documents and results are not wanted."""
+    """The turn that the model answers. None if citations of the turn's documents and results are not wanted."""
 
 
 class OutputParser(Protocol):
@@ -112,8 +112,8 @@ class OutputFormat(Protocol):
 
 @runtime_checkable
 class CitingFormat(Protocol):
-    """An `OutputFormat` whose parsers may emit `CitationStarted` and `CitationEnded`. Of others, Chat Completions ignores
-    them."""
+    """An `OutputFormat` whose parsers may emit `CitationStarted` and `CitationEnded`. Chat Completions ignores these
+    deltas of all other formats."""
 
     @property
     def cites(self) -> bool: ...
@@ -121,12 +121,12 @@ class CitingFormat(Protocol):
 
 @runtime_checkable
 class JoiningFormat(Protocol):
-    """An `OutputFormat` that knows whether outputs may be joined. Those of others are not."""
+    """An `OutputFormat` that tells whether outputs may be joined. Outputs of other formats are not joined."""
 
     @property
     def joins_outputs(self) -> bool:
-        """Whether a parser may be fed several outputs as one, of their texts and tokens: it counts no reasoning, for which the
-        tokens of each output matter."""
+        """Whether several outputs, with their texts and tokens, may be fed to a parser as one. This requires that the
+        parser does not count reasoning, for which the tokens of each output matter."""
         ...
 
 

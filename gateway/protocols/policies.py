@@ -1,4 +1,4 @@
-"""Policies: what may reach a model, and what of its output reaches the client."""
+"""Policies: they decide what reaches a model, and how much of its output reaches the client."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gateway.protocols.prompt import Turn
 
 
 class PolicyRequest(Struct, frozen=True, kw_only=True):
-    """What is about to reach a model. A policy changes it with `msgspec.structs.replace`."""
+    """A request that is about to reach a model. A policy changes it with `msgspec.structs.replace`."""
 
     api: str
     """`responses`, `chat`, `completions`, `embeddings`, `rerank`, `score`, or the name of a plugin's API."""
     model: str
-    """The model that is asked. A policy may name another one, as long as nothing was generated."""
+    """The model that will answer. A policy may name another one, as long as nothing was generated."""
     owner: str | None
     """The name of the request's API key; None in anonymous mode."""
     turn: Turn | None = None
-    """The conversation, for generating APIs. Results of tools are a part of it from the second generation on."""
+    """The conversation, for generating APIs. From the second generation on, it includes results of tools."""
     texts: Sequence[str] = ()
     """Raw prompts, or texts to be embedded or scored, in the order of the request. Prompts of token ids are decoded."""
 
 
 class PolicyRefusal(Struct, frozen=True):
-    """A request that does not reach the model. `text` is what the client reads."""
+    """Refuses a request, which then does not reach the model. `text` is the answer that the client reads."""
 
     text: str
 
@@ -40,16 +40,17 @@ class OutputFilter(Protocol):
 
     @property
     def ended(self) -> Ending | None:
-        """Why the output ends here; None while it continues. Read after each `feed`. If it is set, the deltas that `feed`
-        returned are the last output, and the engine is stopped."""
+        """The reason why the output ends here; None while it continues. Read after each `feed`. If it is set, the
+        deltas that `feed` returned are the last output, and the engine is stopped."""
         ...
 
     def feed(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
-        """The deltas that may be shown, in place of `deltas`. Others may be held back."""
+        """Return the deltas that may be shown in place of `deltas`. Others may be held back."""
         ...
 
     def finish(self) -> Sequence[Delta]:
-        """What is held back, at the end of the output. Called once, unless the filter has ended the output."""
+        """Return the deltas that were held back, at the end of the output. Called once, unless the filter has ended the
+        output."""
         ...
 
 

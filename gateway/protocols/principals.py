@@ -1,4 +1,4 @@
-"""Principals: who sends a request, what they may use, and the counters of their limits."""
+"""Principals: the senders of requests, what they may use, and the counters of their limits."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ _UNLIMITED = PrincipalLimits()
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Who sends a request, as an API key or an authenticator says."""
+    """The sender of a request, identified by an API key or by an authenticator."""
 
     name: str
-    """The owner of what is stored. Counters and limits belong to the name."""
+    """The owner of stored data. Counters and limits belong to the name."""
     models: Sequence[str] | None = None
-    """Names of the models that it may use; `*` stands for any characters. None: all."""
+    """Names of the models that the principal may use; `*` stands for any characters. None: all."""
     tools: Sequence[str] | None = None
-    """Names of the tool servers that it may use, as in `[tools.<name>]`. None: all."""
+    """Names of the tool servers that the principal may use, as in `[tools.<name>]`. None: all."""
     limits: PrincipalLimits = PrincipalLimits()
     priority: int = 0
-    """Whose waiting requests are served first: those of the lowest priority, as in vLLM."""
+    """Waiting requests of the principals with the lowest number are served first, as in vLLM."""
     weight: Annotated[float, Meta(gt=0)] = 1.0
-    """Its share among waiting principals of the same priority."""
+    """The principal's share among waiting principals of the same priority."""
     admin: bool = False
-    """Whether it may read usage and change what the server serves."""
+    """Whether the principal may read usage and change what the server serves."""
     key: str | None = None
-    """Identifies its API key among several of the same name: a hash of the key's hash. None if an authenticator found the principal."""
+    """Identifies the API key among several keys of the same name: a hash of the key's hash. None if an authenticator
+    identified the principal."""
 
 
 LimitName: TypeAlias = Literal["requests", "tokens", "day", "concurrent"]
@@ -52,16 +53,16 @@ LimitName: TypeAlias = Literal["requests", "tokens", "day", "concurrent"]
 
 
 class LimitState(Struct, frozen=True, kw_only=True):
-    """What `LimitCounters.admit_request` has found."""
+    """The result of `LimitCounters.admit_request`."""
 
     refused: LimitName | None = None
     """The limit that refuses the request, if any."""
     retry_after: float = 0.0
     """Seconds after which a refused request may be admitted."""
     requests: float = 0.0
-    """Requests counted against `requests_per_minute`, this one included. They decay at the limit's rate."""
+    """Requests counted against `requests_per_minute`, including this one. They decay at the limit's rate."""
     tokens: float = 0.0
-    """The same for `tokens_per_minute`."""
+    """Tokens counted against `tokens_per_minute`, in the same way."""
     day: int = 0
     """The day (days since 1970 in UTC) that the tokens were counted for."""
 
@@ -73,20 +74,20 @@ class SettledRequest(Struct, frozen=True, kw_only=True):
     request_id: str
     limits: PrincipalLimits
     reserved: int
-    """The tokens that were counted when it was admitted."""
+    """Number of tokens that were counted at admission."""
     used: int
-    """The tokens that it has used."""
+    """Number of tokens that the request has used."""
     day: int
-    """`LimitState.day` of its admission."""
+    """`LimitState.day` of the request's admission."""
 
 
 @runtime_checkable
 class LimitCounters(Protocol):
     """Optional part of a store: counts requests and tokens of principals against their limits.
 
-    Per-minute limits are token buckets: a principal may use its whole limit at once, and regains it at a constant rate,
-    all of it within a minute. `tokens_per_day` begins anew at midnight, UTC. A principal's counters are shared by all
-    gateways that use the store. Times are the store's own.
+    Per-minute limits are token buckets: a principal may use its whole limit in a burst, and regains it at a constant
+    rate, all of it within a minute. `tokens_per_day` starts from zero at midnight, UTC. A principal's counters are
+    shared by all gateways that use the store. Times are those of the store's clock.
     """
 
     async def admit_request(
@@ -100,8 +101,9 @@ class LimitCounters(Protocol):
     ) -> LimitState:
         """Atomically count a request and `tokens` tokens, unless a limit is exceeded; then nothing is counted.
 
-        One round trip. The request runs until it is settled, or not renewed for `seconds`. Admitting it twice counts it once. A
-        limit on tokens refuses what exceeds what is left of it. `tokens` must be from 1 to the smallest limit on tokens.
+        Takes one round trip. The request counts as running until it is settled, or is not renewed for `seconds`.
+        Admitting a request twice counts it once. A token limit refuses a request with more tokens than the limit has
+        left. `tokens` must be from 1 to the smallest token limit.
         """
         ...
 
@@ -110,5 +112,5 @@ class LimitCounters(Protocol):
         ...
 
     async def renew_requests(self, running: Sequence[tuple[str, str]], *, seconds: float) -> None:
-        """Keep requests, given as (principal, request id), for `seconds` from now. Settled ones stay settled."""
+        """Keep requests, given as (principal, request id), for `seconds` from now. Settled requests stay settled."""
         ...

@@ -14,8 +14,8 @@ class ModelProfile(Struct, frozen=True, kw_only=True):
     tools: str | None = None
     """`reasoning` and `tools` name separate formats for a model that mixes families; `parser` is then None."""
     why: str = ""
-    """One phrase for the log and `gateway models`: what in the metadata decided."""
+    """A phrase for the log and `gateway models`: the metadata on which the choice is based."""
 
 
 class NoConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The configuration of a plugin that takes none."""
+    """The configuration of a plugin without settings."""

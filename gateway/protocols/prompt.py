@@ -36,14 +36,14 @@ Prompt: TypeAlias = TokensPrompt | ChatPrompt
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """A tool as presented to the model, whoever runs it."""
+    """A tool in the form that the model sees, regardless of who runs it."""
 
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     """JSON schema of the arguments object. None: the tool takes no arguments."""
     strict: bool | None = None
-    """Whether arguments must keep to the schema. None: the client did not say, which is no."""
+    """Whether arguments must conform to the schema. None: the client did not set it, which counts as no."""
     kind: Literal["function", "custom", "builtin"] = "function"
     """custom: free text, presented to function-calling models as one string parameter `input`. builtin: a name that the
     model family was trained with (Harmony's `python`, `browser`, `container`)."""
@@ -100,9 +100,9 @@ class ContainerFileSource(Struct, frozen=True, kw_only=True):
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """A call that the gateway has run, as the model saw it. The call's item may show less, or under another name.
+    """A call that the gateway has run, in the form that the model saw. The call's item may show less, or another name.
 
-    Also the encrypted form of a reasoning item (`of_reasoning`), which has no name, arguments and result.
+    Also stores the encrypted form of a reasoning item (`of_reasoning`), which has no name, arguments or result.
     """
 
     name: str
@@ -121,7 +121,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     """Images of the result that a model with the capability `images` sees, as `data:` URLs."""
     hidden: dict[str, Any] = {}
     """Fields of the item that are shown only if the request includes them (`outputs`, `results`, `sources`), and the
-    `encrypted_content` of reasoning as its engine wrote it, which is never shown as it is."""
+    engine's original `encrypted_content` of reasoning, which is never shown in this form."""
 
     @classmethod
     def of_reasoning(cls, encrypted: str) -> CallRecord:
@@ -141,8 +141,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     items: Sequence[Item]
     """The conversation so far, oldest first; never changed in place."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: gateway-run calls among `items` whose items do not show what the model read or saw. For engines with
-    the capability `encrypted_reasoning` also reasoning that the engine encrypted."""
+    """Records of calls by item id: calls among `items` that the gateway ran and whose items do not show what the model
+    read or saw. For engines with the capability `encrypted_reasoning`, also reasoning that the engine encrypted."""
     instructions: str | None = None
     """Instructions of this request only."""
     tools: Sequence[ToolDefinition] = ()
@@ -156,10 +156,10 @@ class Turn(Struct, frozen=True, kw_only=True):
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     media: Mapping[MediaSource, Media] | None = None
-    """The images and sounds of `items`, by the source of their parts (`media_source`). None: the model takes none, or there
-    are none."""
+    """The images and sounds of `items`, by the source of their parts (`media_source`). None if the model takes none, or
+    if there are none."""
     cache_scope: str | None = None
-    """Renderers may keep parts of a prompt for later turns with the same value. None: for no other turn."""
+    """Renderers may keep parts of a prompt for later turns with the same value. None: nothing may be kept."""
     thinking_budget: int | None = None
     """Maximum number of tokens of reasoning, for families whose prompt names it."""
     today: str | None = None
@@ -204,7 +204,8 @@ class DatedRenderer(Protocol):
     """A `PromptRenderer` whose prompts may name a date."""
 
     def date_at(self, time: float) -> str | None:
-        """`Turn.today` of a request at this Unix time: an ISO date. It is asked for once for each answer. None: no date."""
+        """The value of `Turn.today` for a request at this Unix time: an ISO date. Called once for each answer. None: no
+        date."""
         ...
 
 
@@ -214,7 +215,7 @@ class MediaRenderer(Protocol):
 
     @property
     def media_kinds(self) -> frozenset[MediaKind]:
-        """What it places. `Turn.media` is filled with the kinds that the engine takes too."""
+        """The kinds of media that it places. `Turn.media` contains the kinds that the engine also takes."""
         ...
 
 

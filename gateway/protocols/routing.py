@@ -24,12 +24,12 @@ class ModelLoad(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRequest(Struct, frozen=True, kw_only=True):
-    """A request, as far as a router needs it."""
+    """The parts of a request that a router may use."""
 
     api: str
     """`responses`, `chat`, `completions`, `embeddings`, `rerank`, `score`, or the name of a plugin's API."""
     model: str | None
-    """The model name that the request has, if any."""
+    """The model name in the request, if any."""
     owner: str | None
     """The name of the request's API key; None in anonymous mode."""
     size: int
@@ -42,10 +42,11 @@ class Router(Protocol):
     """Chooses the models of requests. Opened once at start-up."""
 
     async def candidates(self, request: RoutingRequest) -> Sequence[str] | None:
-        """The names of the models that may answer, in order of trial; None leaves the request to the next router.
+        """Return the names of the models that may answer, in order of trial; None leaves the request to the next
+        router.
 
         Names that are not in `request.models` are skipped. The next candidate is tried if one is unavailable, if its
         queue is full, if the prompt is too long for it, or if its engine fails before its first output. Called once per
-        request, before it is planned; a client waits for the answer. A `GatewayError` rejects the request.
+        request, before it is planned, while the client waits. A `GatewayError` rejects the request.
         """
         ...

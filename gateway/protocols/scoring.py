@@ -60,7 +60,7 @@ class ScoringEngine(Protocol):
     def scoring(self) -> ScoringInfo: ...
 
     async def score(self, request: ScoreRequest) -> ScoreResult:
-        """Score all pairs. A pair has the same score wherever it stands among others.
+        """Score all pairs. The score of a pair does not depend on its position among the others.
 
         Cancelling the awaiting task aborts the request in the engine. Raises `InvalidRequest` for a pair that cannot be
         scored (`param` is `pairs`, or `pairs[3]` for one of several, or `pairs[3][1]` for the document of one),

@@ -40,13 +40,13 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
     request: bytes | None = None
     """The request's body, if the response may have to be run again after its process died."""
     attempt: int = 0
-    """How often the run was restarted because its process was taken for dead; one more once `ending` is set. The store
-    accepts nothing from earlier attempts, whose process may in fact still be alive."""
+    """Number of times that the run was restarted because its process was considered dead, plus one once `ending` is
+    set. The store accepts nothing from earlier attempts, whose process may still be alive."""
     ending: Response | None = None
-    """How an unfinished response will have ended, once its items are in its conversation; without its output, which
-    `response` has. Another process completes it if its own has died."""
+    """The final state that an unfinished response gets once its items are in its conversation; without its output,
+    which `response` has. If its process dies before that, another process completes it."""
     results: Mapping[str, CallRecord] = {}
-    """By item id: what the model wrote and read in those calls of this response whose items do not show it."""
+    """Records of calls by item id: the calls of this response whose items do not show what the model wrote and read."""
 
     @property
     def id(self) -> str:
@@ -82,7 +82,7 @@ class CompletionPage(Struct, frozen=True, kw_only=True):
 
 
 class ItemsPresent(Exception):
-    """Items that were to be new to a conversation have ids that it has already: nothing was added."""
+    """Items that should be new to a conversation have ids that it already contains. Nothing was added."""
 
     def __init__(self, ids: Collection[str]) -> None:
         super().__init__(f"{len(ids)} ids are in the conversation already")
@@ -164,8 +164,8 @@ class EventLogs(Protocol):
         """Append events to a response's log in one round trip; `last` marks the end of the log.
 
         Returns False, without a change, if the response was deleted, its log has ended, or the stored attempt is not
-        `attempt`. The same holds if the response has a terminal status and these events are not the last: an owner that
-        was taken for dead can then only end the log.
+        `attempt`. The same holds if the response has a terminal status and these events are not the last: a process
+        that was considered dead can then only end the log.
         """
         ...
 
@@ -206,7 +206,7 @@ class BufferedAppends(Protocol):
 
 
 class Leases(Protocol):
-    """Leases on running responses, so that a replica can tell a dead owner from a slow one."""
+    """Leases on running responses, so that a replica can tell a dead process from a slow one."""
 
     async def lease(self, holder: str, response_ids: Collection[str], *, seconds: float) -> None:
         """Lease these responses to `holder` for `seconds` from now; renews an existing lease. One round trip."""
@@ -264,9 +264,10 @@ class Conversations(Protocol):
     ) -> bool:
         """Append items contiguously; False if there is no such conversation.
 
-        An item whose id is already in the conversation is not added twice. With `new`, it is expected that there is none:
-        raises `ItemsPresent` with such ids, without adding anything. Atomic, so that of two callers with one id the later
-        is told. Raises `ConversationFull`, without adding anything, if the conversation would exceed `bounds`.
+        An item whose id is already in the conversation is not added twice. With `new`, no id may be in the
+        conversation: otherwise raises `ItemsPresent` with those that are, without adding anything. Atomic: of two
+        callers with the same id, the later one gets the error. Raises `ConversationFull`, without adding anything, if
+        the conversation would exceed `bounds`.
         """
         ...
 
@@ -333,7 +334,8 @@ class Completions(Protocol):
 
 
 class SharedValues(Protocol):
-    """Small named values shared by all gateways that use the same store. Used to claim what may happen only once."""
+    """Small named values, shared by all gateways that use the same store. Used to claim things that may happen only
+    once."""
 
     async def compare_and_set(
         self,
@@ -347,7 +349,8 @@ class SharedValues(Protocol):
         """Atomically set the value `name` for `seconds` if it is `expected` now (None: not set).
 
         Returns the value afterwards, which is `value` only if it was set. A value is kept until it expires and is never
-        evicted. Does nothing if the owner has too many values, or too large ones, for another. Values are not empty.
+        evicted. Does nothing if the owner's values are already too many or too large for another one. Values are not
+        empty.
         """
         ...
 
@@ -363,12 +366,13 @@ class ResponseStore(
 
     @property
     def shared(self) -> bool:
-        """Whether other processes see what this one stores."""
+        """Whether other processes see the data that this process stores."""
         ...
 
     @property
     def lasting(self) -> bool:
-        """Whether what is stored outlasts this process. Another one, or the next of this store, finds it."""
+        """Whether stored data outlasts this process, and is found by another process or the next one with this
+        store."""
         ...
 
     async def health(self) -> None:

@@ -1,4 +1,4 @@
-"""Stored prompts, which requests name instead of sending their texts."""
+"""Stored prompts, which requests refer to by id instead of sending their texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     text: str | None = None
     """The instructions."""
     messages: Sequence[TemplateMessage] = ()
-    """Messages before the conversation."""
+    """Messages that precede the conversation."""
     variables: Sequence[str] = ()
     """Variables that requests may set, beyond those that the texts name."""
 
@@ -40,5 +40,6 @@ class PromptSource(Protocol):
     """An `Api` that keeps prompts, which requests to `/v1/responses` name by `prompt.id`."""
 
     async def find_prompt(self, prompt_id: str, owner: str | None) -> StoredPrompt | None:
-        """The prompt of that id; None if `owner` has none. Called for each request that names one."""
+        """Return the prompt with that id; None if `owner` has no such prompt. Called for each request that names
+        one."""
         ...

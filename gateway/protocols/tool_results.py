@@ -21,12 +21,12 @@ from gateway.wire.items import (
 
 
 class ToolImage(Struct, frozen=True, kw_only=True):
-    """An image in a result. `code_interpreter_call` items show it, and models that see get it after the result. For others a
-    note stands in the text."""
+    """An image in a result. `code_interpreter_call` items show it, and models that take images get it after the result.
+    For other models, the text contains a note."""
 
     data: bytes
     media_type: str
-    """Such as `image/png`."""
+    """The media type, such as `image/png`."""
     place: int | None = None
     """Index in the result's text before which the image belongs. None: after the text."""
     note: str | None = None
@@ -34,20 +34,20 @@ class ToolImage(Struct, frozen=True, kw_only=True):
 
 
 class SearchDetails(Struct, frozen=True, kw_only=True, tag="search"):
-    """What a `web_search_call` shows."""
+    """The content of a `web_search_call` item."""
 
     action: WebSearchAction
 
 
 class FileSearchDetails(Struct, frozen=True, kw_only=True, tag="file_search"):
-    """What a `file_search_call` shows."""
+    """The content of a `file_search_call` item."""
 
     queries: Sequence[str]
     results: Sequence[FileSearchResult] | None = None
 
 
 class CodeDetails(Struct, frozen=True, kw_only=True, tag="code"):
-    """What a `code_interpreter_call` shows, with the images of the result."""
+    """The content of a `code_interpreter_call` item, in addition to the images of the result."""
 
     logs: str = ""
     container_id: str | None = None
@@ -61,7 +61,7 @@ class CodeDetails(Struct, frozen=True, kw_only=True, tag="code"):
 
 
 class ShellDetails(Struct, frozen=True, kw_only=True, tag="shell"):
-    """What a `shell_call_output` shows: the output of each command."""
+    """The content of a `shell_call_output` item: the output of each command."""
 
     output: Sequence[ShellOutput]
 
@@ -86,7 +86,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     container_files: Sequence[ContainerFileSource] = ()
     """Files in containers that the model may link to."""
     seen: Sequence[InputImage] = ()
-    """Those of `images` that the model sees. Set by the gateway."""
+    """The images among `images` that the model sees. Set by the gateway."""
 
     def record(self, name: str, arguments: str, hidden: dict[str, Any] | None = None) -> CallRecord:
         """The record of the call, by the name and the arguments that the model wrote."""

@@ -15,7 +15,7 @@ from gateway.wire.tools import Tool
 
 
 class ServerTool(Struct, frozen=True, kw_only=True):
-    """A tool that a tool server runs. `call` receives the name in `definition`, even if the model sees another."""
+    """A tool that a tool server runs. `call` receives the name in `definition`, even if the model sees another name."""
 
     definition: ToolDefinition
     builtin: ToolDefinition | None = None
@@ -25,8 +25,8 @@ class ServerTool(Struct, frozen=True, kw_only=True):
     output_limit: int = 262_144
     """Maximum size of one result, in bytes of UTF-8. A longer result is truncated, with a note for the model."""
     request_type: str | None = None
-    """The tool type with which a request asks for it (`code_interpreter`, `web_search`; dated and preview variants
-    count as the same). None: every request has the tool."""
+    """The tool type with which a request selects it (`code_interpreter`, `web_search`; dated and preview variants count
+    as the same). None: every request has the tool."""
     item_type: Literal[
         "mcp_call", "code_interpreter_call", "web_search_call", "file_search_call", "shell_call"
     ] = "mcp_call"
@@ -50,13 +50,14 @@ class ToolCall(Struct, frozen=True):
     name: str
     """The tool's name, as in the definition of its `ServerTool`."""
     arguments: dict[str, Any] = {}
-    """What the model wrote, as far as it is a JSON object. It is not checked against the tool's schema."""
+    """The arguments that the model wrote, as far as they are a JSON object. They are not checked against the tool's
+    schema."""
     report_progress: Callable[[], None] = _unreported
     """Reports that the call is making progress. A stream then repeats the event of the call's state: `searching`,
     `interpreting`, or `in_progress` of an mcp_call; at most one a second. To be called in the event loop. Does not
     extend the tool's time limit."""
     trace_headers: Mapping[str, str] | None = None
-    """The W3C trace context of the call, if the request is traced: for what the tool asks of other services."""
+    """The W3C trace context of the call, if the request is traced. For the tool's requests to other services."""
 
 
 class ToolSession(Protocol):
@@ -71,15 +72,16 @@ class ToolSession(Protocol):
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
-    """The response that uses a tool server, as far as the server needs it."""
+    """The parts of a response that a tool server may need."""
 
     owner: str | None = None
-    """The request's owner. State that is kept between requests must be separated by it."""
+    """The request's owner. State that is kept between requests must be separated by owner."""
     entry: Tool | None = None
     """The entry of the request's `tools` that selects the server (`filters`, `container`); None if the server's tools
     are offered without one."""
     items: Sequence[Item] = ()
-    """The conversation's items, oldest first. Clients may have written them: look up what they name as `owner`'s."""
+    """The conversation's items, oldest first. Clients may have written them: look up ids in them only among the owner's
+    data."""
     response_id: str = ""
     """Set for `session`."""
     calls: Mapping[str, CallRecord] = {}
@@ -111,28 +113,29 @@ class ToolServer:
         return ()
 
     def offered(self) -> Sequence[ToolServer]:
-        """For servers with a `request_type`: those servers whose tools every request has. Called for each request;
-        their `tools` must respond quickly."""
+        """For servers with a `request_type`: the servers whose tools every request has. Called for each request; their
+        `tools` must respond quickly."""
         return ()
 
     def configured(self) -> Sequence[ToolServer]:
-        """For servers with a `request_type`: all servers that the configuration names, which administrators see and may
-        probe. Default: those that are offered."""
+        """For servers with a `request_type`: all configured servers, which administrators see and may probe. Default:
+        those that are offered."""
         return self.offered()
 
     async def probe(self) -> Sequence[ServerTool] | None:
-        """Ask what this server depends on, as an MCP server, whether it is there, and return its tools as they are now.
-        None, the default: there is nothing to ask.
+        """Check that the service that this server depends on, such as an MCP server, can be reached, and return the
+        current tools. None, the default: it depends on no service.
 
-        Called when an administrator asks for it, not by requests. Any exception means that it cannot be reached; its
-        text is the reason that administrators read. Cancelled after ten seconds. Must not make requests wait.
+        Called when an administrator asks for it, not by requests. Any exception means that the service cannot be
+        reached; its text is the reason that administrators read. Cancelled after ten seconds. Must not make requests
+        wait.
         """
         return None
 
     def check(self, context: SessionContext) -> ToolServer | None:
         """Check a request that has tools of this server, before its response begins.
 
-        Returns the server to use for this request, if that is another one: it has the same tools, unless this server
+        Returns the server to use for this request, if it is another one: that has the same tools, unless this server
         has a `request_type`. Raises `GatewayError` with a `param` relative to the entry (`filters.allowed_domains`).
         Does not access the network.
         """
@@ -144,5 +147,5 @@ class ToolServer:
         return nullcontext(self)
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """Run a tool, as `ToolSession.call`."""
+        """Run a tool, like `ToolSession.call`."""
         raise NotImplementedError

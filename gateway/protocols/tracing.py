@@ -16,17 +16,18 @@ class Span(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The W3C trace context that makes others' spans children of this one: `traceparent`, and `tracestate` if there is one."""
+        """The W3C trace context that makes the spans of other services children of this one: `traceparent`, and
+        `tracestate` if there is one."""
         ...
 
     def child(self, name: str, *, kind: SpanKind = "internal") -> Span:
-        """Begin an operation that is a part of this one. It may outlive this one."""
+        """Begin an operation that is a part of this one. It may end after this one."""
         ...
 
     def record(
         self, name: str, started: float, ended: float, attributes: Mapping[str, AttributeValue] = {}
     ) -> None:
-        """Add a part that has ended."""
+        """Add a part that has already ended."""
         ...
 
     def event(self, name: str, at: float) -> None:
@@ -40,7 +41,8 @@ class Span(Protocol):
         name: str | None = None,
         error: str | None = None,
     ) -> None:
-        """End the operation. Called once. `name` replaces its name; `error` is the code of what made it fail."""
+        """End the operation. Called once. `name` replaces the operation's name; `error` is the code of the error that
+        made it fail."""
         ...
 
 
@@ -48,5 +50,5 @@ class Tracer(Protocol):
     """Begins the traces of requests."""
 
     def begin(self, name: str, headers: Iterable[tuple[bytes, bytes]]) -> Span:
-        """Begin the span of a request. `headers` are the client's, whose trace context is its parent."""
+        """Begin the span of a request. `headers` are the client's; their trace context is the parent."""
         ...

@@ -1,4 +1,4 @@
-"""What requests have used: for the hook `gateway_usage`, and counted per principal, model and day."""
+"""Usage of requests: reported to the hook `gateway_usage`, and counted per principal, model and period."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gateway.protocols.principals import Principal
 from gateway.wire.response import ResponseStatus
 
 UsageWidth: TypeAlias = Literal["1m", "1h", "1d"]
-"""The times that usage is counted by: minutes, hours, days."""
+"""The periods in which usage is counted: minutes, hours and days."""
 WIDTH_SECONDS: Final[dict[UsageWidth, int]] = {"1m": 60, "1h": 3600, "1d": 86_400}
-"""The length of each."""
+"""The length of each period in seconds."""
 BUCKETS_KEPT: Final[dict[UsageWidth, int]] = {"1m": 2880, "1h": 336, "1d": 400}
-"""How many of each are kept at least: minutes of two days, hours of two weeks."""
+"""Minimum number of periods of each length that are kept: minutes of two days, hours of two weeks, 400 days."""
 
 
 class AnswerUsage(Struct, frozen=True, kw_only=True):
-    """What one answer of a model has used. A tool that uses a model, such as file search, has answers of its own."""
+    """The usage of one answer of a model. If a tool uses a model, as file search does, that is a separate answer."""
 
     principal: Principal | None
-    """None in anonymous mode, and for what no request has asked for."""
+    """None in anonymous mode, and for work that belongs to no request."""
     request_id: str
     """The request's `x-request-id`; "" outside of requests."""
     response_id: str
@@ -35,22 +35,22 @@ class AnswerUsage(Struct, frozen=True, kw_only=True):
     """Time from the request's arrival to its end."""
     input_tokens: int = 0
     cached_tokens: int = 0
-    """Those of the input tokens that the engine had cached."""
+    """Number of input tokens that the engine had cached."""
     output_tokens: int = 0
     reasoning_tokens: int = 0
-    """Those of the output tokens that are reasoning."""
+    """Number of output tokens that are reasoning."""
 
 
 class UsageCount(Struct, frozen=True, kw_only=True):
-    """What a principal has used of a model in one minute, hour or day."""
+    """The usage of a model by a principal in one minute, hour or day."""
 
     width: UsageWidth = "1d"
     bucket: int
-    """Which one: the number of such minutes, hours or days since 1970, in UTC."""
+    """The number of the period: minutes, hours or days since 1970, in UTC."""
     api: str
     """As `AnswerUsage.api`."""
     principal: str | None
-    """Its name; None for anonymous requests."""
+    """The principal's name; None for anonymous requests."""
     model: str
     requests: int = 0
     input_tokens: int = 0
@@ -61,15 +61,17 @@ class UsageCount(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class UsageCounters(Protocol):
-    """Optional part of a store: counts what principals use. Kept as `BUCKETS_KEPT` says, as long as the store keeps anything."""
+    """Optional part of a store: counts the usage of principals. Counts are kept as long as `BUCKETS_KEPT` says, if the
+    store keeps its data that long."""
 
     async def add_usage(self, batch: str, counts: Sequence[UsageCount]) -> None:
-        """Add `counts`, of any widths. A batch, which is named by a unique id, is added once, also if it is sent again within an hour."""
+        """Add `counts`, of any widths. `batch` is a unique id: a batch that is sent again within an hour is not added
+        again."""
         ...
 
     async def read_usage(
         self, first: int, last: int, *, width: UsageWidth = "1d"
     ) -> Sequence[UsageCount]:
-        """The sums of a width from the bucket `first` to `last`, both included, in any order: one for each bucket, API,
-        principal and model."""
+        """Return the sums of the periods of one width from `first` to `last`, both included, in any order: one sum for
+        each bucket, API, principal and model."""
         ...
