@@ -1,5 +1,5 @@
-"""Files of users in SQLite databases: their contents, lists of them, and what `/v1/files` stores and serves.
+"""Users' files in SQLite databases: their contents, lists of files, and the routes of `/v1/files`.
 
-For plugins that keep files. All work with a database is done by functions of a connection, which run in one transaction
-each, off the event loop.
+For plugins that store files. All work with a database is done by functions that take a connection. Each runs in a
+transaction of its own, off the event loop.
 """

@@ -1,4 +1,4 @@
-"""The contents of files in a database, in parts, so that no more than one part is held in memory."""
+"""Storing the contents of files in a database, in parts, so that at most one part is held in memory."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ CREATE TABLE contents (
     UNIQUE (file, part));
 """
 PART: Final = 262_144
-"""Bytes of a part. Databases may have parts of another size, written by earlier versions."""
+"""Size of a part in bytes. Databases of earlier versions may have parts of another size."""
 
 
 def size_of(content: IO[bytes]) -> int:
-    """The size of a seekable file in bytes. Leaves it at its beginning."""
+    """The size of a seekable file in bytes. Sets its position to the beginning."""
     size = content.seek(0, 2)
     content.seek(0)
     return size
 
 
 def write_content(connection: sqlite3.Connection, file: int, content: IO[bytes]) -> None:
-    """Store the content of the file with the number `file`, which has none."""
+    """Store the content of the file with the number `file`, which must have no content yet."""
     parts = enumerate(iter(lambda: content.read(PART), b""))
     connection.executemany(
         "INSERT INTO contents (file, part, data) VALUES (?, ?, ?)",
@@ -35,7 +35,7 @@ def write_content(connection: sqlite3.Connection, file: int, content: IO[bytes])
 
 
 def part_of(connection: sqlite3.Connection, file: int, number: int) -> bytes:
-    """A part of a file's content; empty past the end."""
+    """The part with the number `number` of a file's content; empty past the end."""
     row = connection.execute(
         "SELECT data FROM contents WHERE file = ? AND part = ?", (file, number)
     ).fetchone()
@@ -59,14 +59,14 @@ class Download:
         filename: str,
         size: int,
     ) -> None:
-        """`read` returns the part of a number, and nothing if the file was deleted or changed."""
+        """`read` returns the part with a number, or empty bytes if the file was deleted or changed."""
         self._database = database
         self._read = read
         self._filename = filename
         self._size = size
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        # Forces a download: HTML of a user or a model must not be rendered with this server's origin.
+        # Forces a download: HTML from a user or a model must not be rendered with this server's origin.
         headers = {
             "content-type": "application/octet-stream",
             "content-length": str(self._size),

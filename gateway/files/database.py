@@ -1,4 +1,4 @@
-"""SQLite databases. Their connections run in threads of their own, off the event loop."""
+"""SQLite databases. Their connections are used in separate threads, off the event loop."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Check: TypeAlias = Callable[[], None]
 
 _THREADS: Final = 4
 _MAX_LONG: Final = 64
-"""Number of long reads that one owner may have waiting."""
+"""Maximum number of waiting long reads per owner."""
 _BUSY_SECONDS: Final = 15.0
 _STEPS: Final = 100_000
 """SQLite virtual machine steps (a few milliseconds) between checks for cancellation."""
 
 
 _READ_SECONDS: Final = 2.0
-"""How long a write-ahead log that somebody reads is left as it is: each attempt to cut it keeps writers waiting."""
+"""Interval in seconds between attempts to cut a write-ahead log that is being read. Each attempt delays writers."""
 
 
 class DatabaseFile:
-    """The file of an SQLite database, which may be removed or replaced while it is in use."""
+    """The file of an SQLite database. Detects that the file was removed or replaced while it is in use."""
 
     def __init__(self, path: Path) -> None:
         """The file must exist."""
@@ -46,10 +46,10 @@ class DatabaseFile:
         self._identity = _identity(path)
 
     def check(self) -> None:
-        """Raise `sqlite3.OperationalError` if there is no file at the path any more, or another one.
+        """Raise `sqlite3.OperationalError` if the path leads to no file any more, or to another file.
 
-        SQLite would go on with the file that is open, whose last name is gone: whatever was acknowledged would be lost with the
-        process. It would apply the write-ahead log of that file to another one at the path.
+        SQLite would continue to use the open file, which is deleted when the process ends: acknowledged writes would be
+        lost. It would also apply the write-ahead log of this file to a new file at the path.
         """
         found = _identity(self._path)
         if found is None:
@@ -61,22 +61,22 @@ class DatabaseFile:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What distinguishes the file at `path` from others; None if there is none."""
+    """Device and inode number of the file at `path`; None if there is no file."""
     try:
-        found = os.stat(path)  # half the time of `Path.stat`
+        found = os.stat(path)  # takes half the time of `Path.stat`
     except OSError:
         return None
     return found.st_dev, found.st_ino
 
 
 class ReadTooLong(Exception):
-    """A long read has taken more than its time."""
+    """A long read has exceeded its time limit."""
 
 
 class FilesDatabase:
-    """Runs functions with a connection, each in a transaction. Processes may share the database.
+    """Runs functions with a connection, each in a transaction. Several processes may share the database.
 
-    The space of what is deleted is given back to the disk.
+    The space of deleted rows is given back to the file system.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class FilesDatabase:
         setting: str,
         check: str = "",
     ) -> None:
-        """Create or migrate the database at `path`, and missing folders. Raises `ConfigurationError`.
+        """Create or migrate the database at `path`, and create missing folders. Raises `ConfigurationError`.
 
-        `versions` has the statements that migrate each version of the database to the next, separated by `;` at the
-        end of a line. `name` ("The files") and `setting` (the configuration key of the folder) are for messages.
-        `check` has statements that fail if SQLite lacks what is needed.
+        `versions` contains the statements that migrate each version of the database to the next, separated by `;` at
+        the end of a line. `name` ("The files") and `setting` (the configuration key of the folder) are used in
+        messages. `check` contains statements that fail if SQLite lacks a required feature.
         """
         self._path = path
         self._name = name
@@ -100,9 +100,9 @@ class FilesDatabase:
         self._opened: list[sqlite3.Connection] = []
         self._shrinker = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-shrinking")
         self._shrinks = False
-        """Whether the shrinker is asked to run, and has not begun."""
+        """Whether a run of `_shrink` is scheduled and has not begun."""
         self._cuts_from = 0.0
-        """When the write-ahead log may be cut again, by the monotonic clock."""
+        """Time from which the write-ahead log may be cut again, by the monotonic clock."""
         self._closing = False
         self._threads = FairThreads(_THREADS, thread_name_prefix=path.stem)
         self._long_threads = FairThreads(
@@ -124,7 +124,8 @@ class FilesDatabase:
             ) from error
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The result of `work`, which sees a consistent snapshot and must not write. Cancelling stops it.
+        """Run `work`, which sees a consistent snapshot and must not write. Returns its result. Cancelling the task
+        stops it.
 
         Raises `StoreUnavailable` if SQLite fails.
         """
@@ -133,11 +134,12 @@ class FilesDatabase:
     async def read_long(
         self, work: Callable[[sqlite3.Connection, Check], T], *, seconds: float
     ) -> T:
-        """Like `read`, for work whose time depends on what a request asks for: a search. Nothing else waits for it, it has turns of
-        its own by owner, and it ends after `seconds`, not counting the time until its turn.
+        """Like `read`, for work whose time depends on the request, such as a search. It runs in separate threads, which
+        are shared fairly between owners, so that it does not delay other work.
 
-        `work` calls its second argument now and then, where it does more than run statements. Raises `ReadTooLong`, and
-        `ShareExceeded` if too many of its owner wait.
+        `work` must call its second argument regularly while it does anything other than run statements. Raises
+        `ReadTooLong` after `seconds`, not counting the time in the queue, and `ShareExceeded` if too many long reads of
+        the owner wait.
         """
         return await self._watched(work, seconds)
 
@@ -174,16 +176,18 @@ class FilesDatabase:
             raise
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `read`, for work that writes; changes are rolled back if it raises. Cancelling does not stop it."""
+        """Like `read`, for work that writes. Its changes are rolled back if it raises. Cancelling the task does not
+        stop it."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._write, work)
 
     def now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `read`, but in the calling thread: for looking up a few rows by key. Does not wait for writers."""
+        """Like `read`, but blocking, in the calling thread: for looking up a few rows by key. Does not wait for
+        writers."""
         return self._run(work, "DEFERRED")
 
     def close(self) -> None:
-        """Waits for running work."""
+        """Wait for running work, and close all connections."""
         self._closing = True
         self._threads.shutdown()
         self._long_threads.shutdown()
@@ -204,7 +208,7 @@ class FilesDatabase:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         result = self._run(work, "IMMEDIATE")
-        # What has been written stays written, whatever happens here. A database that is being closed takes no more work.
+        # Errors here must not make the write fail, which is committed. Submitting raises while the database is being closed.
         with suppress(sqlite3.Error, OSError, RuntimeError):
             cuts = time.monotonic() >= self._cuts_from
             if not self._shrinks and shrinking.is_due(self._connection(), self._path, log=cuts):
@@ -220,7 +224,7 @@ class FilesDatabase:
             shrinking.shrink_database(self._connection(), self._path, lambda: self._closing)
             if shrinking.is_log_large(self._path):
                 self._cuts_from = time.monotonic() + _READ_SECONDS
-        except sqlite3.Error as error:  # the next write tries again
+        except sqlite3.Error as error:  # will be tried again after the next write
             logger.debug("%s: free space could not be given back: %s", self._path, error)
 
     def _connection(self) -> sqlite3.Connection:
@@ -247,13 +251,16 @@ _Kind = Literal["DEFERRED", "IMMEDIATE"]
 def transaction(
     connection: sqlite3.Connection, kind: _Kind = "IMMEDIATE"
 ) -> Iterator[sqlite3.Connection]:
-    """A transaction. An immediate one takes the write lock at its beginning, so that it never has to be restarted."""
+    """Run a transaction. An immediate one takes the write lock at its beginning, so that it never has to be
+    restarted."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield connection
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # SQLite has rolled it back itself if the disk is full
+        if (
+            connection.in_transaction
+        ):  # false if SQLite rolled it back, because the disk is full for example
             connection.execute("ROLLBACK")
         raise
 
@@ -263,7 +270,7 @@ def _migrate(connection: sqlite3.Connection, versions: Sequence[str], check: str
     if not 0 <= version <= len(versions):
         raise sqlite3.DatabaseError(f"it is of another version of this plugin ({version})")
     for changes in (*versions[version:], check):
-        # `executescript` would commit the transaction.
+        # One by one: `executescript` would commit the transaction.
         for statement in changes.split(";\n"):
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {len(versions)}")

@@ -14,11 +14,11 @@ from gateway.protocols import RouteRequest
 from gateway.wire.field_errors import missing, not_among
 
 PURPOSES: Final = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
-"""What files may be for."""
+"""The allowed values of `purpose`."""
 _ADVICE: Final = "Send the file as a form: content type 'multipart/form-data', with the fields 'file' and 'purpose'."
 _LONGEST_NAME: Final = 255
 _SECONDS: Final = 3600, 2_592_000
-"""Minimum and maximum lifetime of a file in seconds, as at OpenAI."""
+"""Minimum and maximum lifetime of a file in seconds, as in OpenAI's API."""
 
 
 class FileUpload(Struct, frozen=True, kw_only=True):
@@ -28,12 +28,12 @@ class FileUpload(Struct, frozen=True, kw_only=True):
     filename: str
     purpose: str
     seconds: int | None = None
-    """Lifetime in seconds; None: permanent."""
+    """Lifetime in seconds; None if the file does not expire."""
 
 
 @asynccontextmanager
 async def read_upload(request: RouteRequest, max_bytes: int) -> AsyncIterator[FileUpload]:
-    """The file of a form and its settings. Raises an error if the form is invalid."""
+    """Read the file and the settings of an upload form. Raises an error if the form is invalid."""
     async with forms.uploaded(request, max_bytes, advice=_ADVICE) as form:
         filename = clean_filename(form.filename, "file")
         purpose = form.fields.get("purpose")

@@ -1,4 +1,4 @@
-"""A file that is written in parts, because it is too large for one transaction."""
+"""Writing a file in several transactions, because it is too large for one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.files.database import FilesDatabase
 from gateway.wire.ids import new_id
 
 _NOBODY: Final = b""
-"""The owner of files that are not finished. Owners are text, so that no name is equal to it."""
+"""The owner of unfinished files. All other owners are text, so no owner's name is equal to it."""
 _KEPT_SECONDS: Final = 3600
-"""Seconds after which a file is removed that a killed process has not finished."""
+"""Seconds after which the unfinished file of a killed process is removed."""
 
 
 class GrowingFile:
-    """A file that is stored in parts, each in a transaction of its own. It has no owner until it is finished."""
+    """A file that is stored in parts, each in a separate transaction. It has no owner until it is finished."""
 
     def __init__(self, database: FilesDatabase) -> None:
         self._database = database
@@ -27,7 +27,7 @@ class GrowingFile:
         self._bytes = 0
 
     async def append(self, data: bytes) -> None:
-        """Store `data` behind what was appended before. Raises `StoreUnavailable`."""
+        """Append `data`. Raises `StoreUnavailable`."""
         seq, number = await self._database.write(lambda c: self._append(c, data))
         self._seq, self._parts = seq, number
         self._bytes += len(data)
@@ -35,8 +35,8 @@ class GrowingFile:
     async def finish(
         self, owner: str, file_id: str, *, filename: str, purpose: str, seconds: int | None
     ) -> None:
-        """Make it a file of `owner`, regardless of the limits, that expires after `seconds`. Does nothing if there is one with
-        `file_id`. Raises `StoreUnavailable`."""
+        """Make this a file of `owner` with the id `file_id`, which expires after `seconds`, regardless of the limits.
+        Does nothing if there is a file with this id. Raises `StoreUnavailable`."""
         if not self._parts:
             await self.append(b"")
         now = int(time.time())
@@ -58,11 +58,11 @@ class GrowingFile:
             self._seq = None
 
     async def discard(self) -> None:
-        """Remove it if it was not finished."""
+        """Remove the file if it was not finished."""
         if self._seq is not None:
             seq, self._seq = self._seq, None
             await self._database.write(
-                # It has an owner if `finish` was cancelled after its transaction: others may know the file already.
+                # The file has an owner if `finish` was cancelled after its transaction: it may be in use already.
                 lambda c: c.execute("DELETE FROM files WHERE seq = ? AND owner = ?", (seq, _NOBODY))
             )
 

@@ -1,4 +1,4 @@
-"""Pages of lists, as OpenAI's APIs have them."""
+"""Pages of lists, as in OpenAI's APIs."""
 
 # ruff: noqa: S608 (statements are composed only of the callers' own names and conditions; values are bound)
 
@@ -22,13 +22,14 @@ class ListQuery(Struct, frozen=True, kw_only=True):
     limit: int
     descending: bool
     chosen: str | None
-    """Value of the filter parameter."""
+    """The value of the filter parameter."""
 
 
 def list_query(
     query: Mapping[str, str], *, chosen: str = "", most: int = 100, limit: int = 20
 ) -> ListQuery:
-    """The list query of a query string; `chosen` is the name of its filter parameter. Raises `InvalidRequest`."""
+    """Read the list query from a query string. `chosen` is the name of its filter parameter. Raises
+    `InvalidRequest`."""
     given = query.get("limit", str(limit))
     if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:9]) <= most:
         raise InvalidRequest(
@@ -56,15 +57,17 @@ def page(
     query: ListQuery,
     find: Callable[[str, str], sqlite3.Row],
 ) -> tuple[list[sqlite3.Row], bool]:
-    """The rows of `table` that fulfil a condition, between two rows, and whether there are more.
+    """The rows of a page, and whether there are more.
 
-    `find` returns the row of an id in the parameter of a name (`after`, `before`), or raises an error.
+    They are the rows of `table` for which the condition `where` holds, with its `values`, between the rows of
+    `query.after` and `query.before`. `find` takes an id and the name of its parameter (`after` or `before`), and
+    returns the row, or raises an error.
     """
     after = None if query.after is None else find(query.after, "after")["seq"]
     before = None if query.before is None else find(query.before, "before")["seq"]
     if query.descending:
         after, before = before, after
-    # A page with only an end row is the one directly before that row.
+    # With `before` alone, the page ends directly before that row.
     backwards = query.before is not None and query.after is None
     order = "DESC" if query.descending != backwards else "ASC"
     rows = connection.execute(

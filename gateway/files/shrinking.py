@@ -1,4 +1,4 @@
-"""Giving the space of SQLite databases back to the disk: pages that are free, and write-ahead logs that have grown."""
+"""Giving the space of SQLite databases back to the file system: free pages, and write-ahead logs that have grown."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from typing import Final
 logger = logging.getLogger("gateway.files")
 
 WAL_BYTES: Final = 16 << 20
-"""Size to which a write-ahead log is cut. It grows to the size of the largest transaction, as of a large file."""
+"""Size in bytes to which a write-ahead log is cut. A log grows to the size of the largest transaction: a large file."""
 FREE_PAGES: Final = 1024
-"""Number of free pages that a database may keep: it uses them again."""
+"""Number of free pages that a database may keep for later use."""
 _PAGES_AT_ONCE: Final = 1000
-"""Free pages that are given back in one transaction, for which others wait."""
+"""Maximum number of free pages that one transaction gives back. Other writers wait for it."""
 _PAUSE_SECONDS: Final = 0.02
-"""How long others may take the lock between two of these."""
+"""Seconds between two such transactions, in which other writers can take the lock."""
 _READERS_SECONDS: Final = 0.1
-"""How long to wait, and to keep writers waiting, for readers of the write-ahead log."""
+"""Seconds to wait for readers of the write-ahead log. Writers wait as well."""
 CONVERTED_BYTES: Final = 256 << 20
-"""The largest database of an earlier version that is written anew when it is opened."""
+"""Maximum size in bytes of a database of an earlier version that is converted when it is opened."""
 
 
 def prepare(connection: sqlite3.Connection) -> None:
     """Set up a new connection, before its first statement that writes."""
-    if not _value(connection, "page_count"):  # for others it writes, and so waits for writers
+    if not _value(
+        connection, "page_count"
+    ):  # in a database with pages, this would write and so wait for writers
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
 
 
 def convert(connection: sqlite3.Connection, path: Path) -> None:
-    """Write a database of an earlier version anew, so that it can give free pages back. Does nothing if it can already. One that is large,
-    in use or on a full disk is left as it is."""
+    """Rewrite a database of an earlier version, so that it can give free pages back. Does nothing if it already can. A
+    database that is large, in use or on a full disk is not changed."""
     try:
         if _value(connection, "auto_vacuum"):
             return
@@ -51,26 +53,27 @@ def convert(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def is_due(connection: sqlite3.Connection, path: Path, *, log: bool) -> bool:
-    """Whether `shrink_database` has something to do, with the write-ahead log if `log` is set. Takes microseconds."""
+    """Whether `shrink_database` has work to do. The write-ahead log counts only if `log` is set. Takes microseconds."""
     return (log and is_log_large(path)) or _may_shrink(connection)
 
 
 def is_log_large(path: Path) -> bool:
-    """Whether the write-ahead log of the database at `path` is to be cut."""
+    """Whether the write-ahead log of the database at `path` exceeds `WAL_BYTES`."""
     return _log_size(path) > WAL_BYTES
 
 
 def shrink_database(
     connection: sqlite3.Connection, path: Path, stopped: Callable[[], bool]
 ) -> None:
-    """Give free pages of the database at `path` back, in many short transactions, and cut its write-ahead log. Ends soon after `stopped`.
+    """Give back free pages of the database at `path`, in many short transactions, and cut its write-ahead log. Ends
+    soon after `stopped` returns True.
 
-    `connection` is in no transaction. Only databases that were made with `PRAGMA auto_vacuum = INCREMENTAL` have pages to give back.
-    Raises `sqlite3.Error`.
+    `connection` must not be in a transaction. Only databases that were created with `PRAGMA auto_vacuum = INCREMENTAL`
+    can give pages back. Raises `sqlite3.Error`.
     """
     shrunk = False
     while _may_shrink(connection) and not stopped():
-        # `execute` would give back one page: it has a row without columns for each.
+        # `execute` would give back one page: the statement yields a row without columns for each page.
         connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
         shrunk = True
         time.sleep(_PAUSE_SECONDS)
@@ -78,7 +81,7 @@ def shrink_database(
         before = _value(connection, "busy_timeout")
         connection.execute(f"PRAGMA busy_timeout = {int(_READERS_SECONDS * 1000)}")
         try:
-            # The file itself ends earlier only after this. With readers it does what it can.
+            # Only this makes the database file shorter. While there are readers, it may have no effect.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             connection.execute(f"PRAGMA busy_timeout = {before}")
@@ -94,7 +97,7 @@ def _may_shrink(connection: sqlite3.Connection) -> bool:
 def _log_size(path: Path) -> int:
     try:
         return path.with_name(f"{path.name}-wal").stat().st_size
-    except OSError:  # such as there is none
+    except OSError:  # there may be no log
         return 0
 
 

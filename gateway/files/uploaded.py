@@ -33,14 +33,14 @@ CREATE TABLE files (
     created_at INTEGER NOT NULL, filename TEXT NOT NULL, purpose TEXT NOT NULL, expires_at INTEGER);
 CREATE INDEX files_of_owner ON files (owner, seq);
 {CONTENTS_TABLE}"""
-"""The tables of uploaded files: the first version of a database that has them."""
+"""The statements that create the tables of uploaded files: the first version of a database with such files."""
 _IN_MEMORY: Final = 1_048_576
 _EXPIRED_AT_ONCE: Final = 500
 _EXISTS: Final = "owner = ? AND coalesce(expires_at > ?, 1)"
 
 
 class FileLimits(Protocol):
-    """Limits of uploaded files; a plugin's configuration has them."""
+    """Limits of uploaded files. The configuration of a plugin implements this."""
 
     @property
     def max_file_bytes(self) -> int:
@@ -74,19 +74,20 @@ Forget: TypeAlias = Callable[[Sequence[str]], Awaitable[None]]
 
 
 class UploadedFiles:
-    """Uploaded files, and their limits. `owner` is the name of an API key, or empty."""
+    """Uploaded files, within limits. `owner` is the name of a principal, or empty."""
 
     def __init__(self, database: FilesDatabase, limits: FileLimits) -> None:
-        """`database` has `FILE_TABLES`."""
+        """`database` must contain the tables of `FILE_TABLES`."""
         self.database = database
         self.limits = limits
         self._forgetters: list[Forget] = []
 
     @contextmanager
     def forgotten_by(self, forget: Forget) -> Iterator[None]:
-        """Call `forget` with the ids of files that are deleted or expire, before their removal and again after it.
+        """Within the context, call `forget` with the ids of files that are deleted or expire, before their removal and
+        again after it.
 
-        If the first call raises an error, the files stay. The second one is for references made in between.
+        If the first call raises an error, the files are kept. The second call is for references made between the two.
         """
         self._forgetters.append(forget)
         try:
@@ -112,21 +113,21 @@ class UploadedFiles:
         )
 
     async def get(self, owner: str, file_id: str) -> FileObject:
-        """Raises `NotFound`."""
+        """The description of a file. Raises `NotFound`."""
         return file_object(await self.database.read(lambda c: find_file(c, owner, file_id)))
 
     async def check_room(self, owner: str) -> None:
-        """Raises `InvalidRequest` if the owner has no room for one more file."""
+        """Raise `InvalidRequest` if the limits do not allow the owner one more file."""
         await self.database.read(
             lambda c: check_room(c, owner, 1, self.limits, self.held(c, owner))
         )
 
     def held(self, connection: sqlite3.Connection, owner: str) -> tuple[int, int]:
-        """Number and size of files that the owner has begun to upload. They count against the limits, as files do."""
+        """Number and total size in bytes of files that the owner has begun to upload. They count towards the limits."""
         return 0, 0
 
     async def find(self, owner: str, file_ids: Collection[str]) -> dict[str, FileObject]:
-        """Those of `file_ids` that are files of `owner`."""
+        """The files of `owner` with ids in `file_ids`, by id."""
 
         def find(connection: sqlite3.Connection) -> dict[str, FileObject]:
             rows = ((each, _row(connection, owner, each)) for each in file_ids)
@@ -135,7 +136,8 @@ class UploadedFiles:
         return await self.database.read(find)
 
     async def read(self, owner: str, file_id: str, *, max_bytes: int) -> bytes:
-        """The content of a file. Raises `NotFound`; and `PayloadTooLarge`, before reading it, if it exceeds `max_bytes`."""
+        """The content of a file. Raises `NotFound`, and `PayloadTooLarge` if its size exceeds `max_bytes`; the content
+        is not read then."""
 
         def read(connection: sqlite3.Connection) -> bytes:
             row = find_file(connection, owner, file_id)
@@ -149,7 +151,7 @@ class UploadedFiles:
         return await self.database.read(read)
 
     async def adopt(self, owner: str, file: FileObject, content: IO[bytes]) -> None:
-        """Store a file from another database, regardless of the limits. Does nothing if it is stored here already."""
+        """Store a file from another database, regardless of the limits. Does nothing if the file is stored already."""
 
         def adopt(connection: sqlite3.Connection) -> None:
             row = connection.execute(
@@ -172,7 +174,8 @@ class UploadedFiles:
             await file.discard()
 
     async def list(self, owner: str, query: ListQuery) -> tuple[list[FileObject], bool]:
-        """A page of an owner's files, with the purpose `query.chosen` if that is given; and whether there are more."""
+        """A page of an owner's files, and whether there are more. If `query.chosen` is given, only files with this
+        purpose."""
         rows, more = await self.database.read(
             lambda c: page(
                 c,
@@ -186,9 +189,9 @@ class UploadedFiles:
         return [file_object(row) for row in rows], more
 
     async def delete(self, owner: str, file_id: str) -> Deleted:
-        """Raises `NotFound`."""
+        """Delete a file. Raises `NotFound`."""
         await self.database.read(lambda c: find_file(c, owner, file_id))
-        if not await self._remove([file_id]):  # another request was faster
+        if not await self._remove([file_id]):  # another request has deleted it
             raise no_such_file(file_id)
         return Deleted(id=file_id, object="file")
 
@@ -203,7 +206,7 @@ class UploadedFiles:
         )
 
     def check(self, owner: str, file_id: str) -> None:
-        """Raises `NotFound` if there is no such file."""
+        """Raise `NotFound` if there is no such file."""
         self.database.now(lambda c: find_file(c, owner, file_id))
 
     @asynccontextmanager
@@ -218,12 +221,12 @@ class UploadedFiles:
                 content.write(data)
                 number += 1
             content.flush()
-            if content.tell() != row["bytes"]:  # deleted meanwhile
+            if content.tell() != row["bytes"]:  # deleted while it was copied
                 raise no_such_file(file_id)
             yield row["filename"], content
 
     async def remove_expired(self) -> None:
-        """Delete the files whose lifetime is over."""
+        """Delete the files that have expired."""
         while expired := await self.database.read(_expired):
             await self._remove(expired)
 
@@ -259,7 +262,7 @@ def find_file(connection: sqlite3.Connection, owner: str, file_id: str) -> sqlit
 
 
 def no_such_file(file_id: str, param: str | ParamPath = ()) -> NotFound:
-    """The error for a file that does not exist. `param` is the place of its id in the request."""
+    """The error for a file that does not exist. `param` is the position of its id in the request."""
     return NotFound(f"No such File object: {file_id[:100]}.", param=param, code="file_not_found")
 
 
@@ -287,8 +290,8 @@ def check_room(
     *,
     files: int = 1,
 ) -> None:
-    """Raises `InvalidRequest` if the owner has no room for `files` more files of `size` bytes together. `held`: what counts beside
-    the files."""
+    """Raise `InvalidRequest` if the limits do not allow the owner `files` more files with `size` bytes together. `held`
+    is the result of `UploadedFiles.held`."""
     number, total = connection.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?", (owner,)
     ).fetchone()
@@ -330,7 +333,7 @@ def new_file(
     purpose: str,
     seconds: int | None,
 ) -> sqlite3.Row:
-    """The row of a new file without content, regardless of the limits."""
+    """Insert a new file without content, regardless of the limits. Returns its row."""
     now = int(time.time())
     expiry = None if seconds is None else now + seconds
     row: sqlite3.Row = connection.execute(
@@ -342,7 +345,7 @@ def new_file(
 
 
 def file_object(row: sqlite3.Row) -> FileObject:
-    """The file of a row."""
+    """The description of the file in a row."""
     return FileObject(
         id=row["id"],
         bytes=row["bytes"],
