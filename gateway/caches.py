@@ -42,7 +42,8 @@ _Rank: TypeAlias = tuple[int, int, str]
 
 
 class LruCache(Generic[KeyT, ValueT]):
-    """A thread-safe cache of at most `most` values with a total size of at most `max_size`. The newest value always stays.
+    """A thread-safe cache of at most `most` values with a total size of at most `max_size`. The newest value always
+    stays.
 
     If there are too many, the least recently used value of the owner (`gateway.shares`) with the most values is
     dropped: an owner never loses a value to an owner that has more. The time of a request can reveal whether a value

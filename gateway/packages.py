@@ -118,7 +118,8 @@ def package_with(kind: str, name: str) -> str | None:
 
 
 def names_of(kind: str) -> list[str]:
-    """The names of that kind that this project's packages offer, installed or not, except those of `litegate-parsers`."""
+    """The names of that kind that this project's packages offer, installed or not, except those of
+    `litegate-parsers`."""
     return [name for of, name in _OFFERS if of == kind]
 
 

@@ -47,8 +47,8 @@ class Turns(Generic[T]):
     """A fair queue of pieces of work for a limited number of slots. Not thread-safe.
 
     A free slot goes to the waiting owner that holds the fewest slots, and fewer than `each`; if several hold equally
-    few, to the one that has waited longest since it was last served. Owners that always have work waiting therefore hold equal numbers
-    of slots.
+    few, to the one that has waited longest since it was last served. Owners that always have work waiting therefore
+    hold equal numbers of slots.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The state of a running gateway: models, queues, keys, encryption of sealed content, limits."""
+"""The state of a running gateway: models, queues, API keys, limits, and the encryption of sealed content."""

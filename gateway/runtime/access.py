@@ -24,7 +24,7 @@ from gateway.runtime.callers import current_caller
 logger = logging.getLogger("gateway.runtime.access")
 
 AUTHENTICATION_SECONDS = 10.0
-"""Time limit for one authenticator and request."""
+"""Time limit for each call of an authenticator, in seconds."""
 MAX_NAME = 256
 """Maximum length of the name of a principal that an authenticator finds."""
 
@@ -33,8 +33,10 @@ _PROBES = frozenset(("/health", "/health/", "/ready", "/ready/"))
 
 
 def check_access(config: ServerConfig, *, authenticated: bool = False) -> None:
-    """Raise `ConfigurationError` if the server would be open to the network without keys by accident. `authenticated`: whether
-    authenticators find the senders of requests."""
+    """Raise `ConfigurationError` if the server would accidentally be open to the network without API keys.
+
+    `authenticated`: whether authenticators identify the senders of requests.
+    """
     if authenticated or config.needs_key or config.allow_anonymous or config.local:
         return
     raise ConfigurationError(
@@ -44,13 +46,15 @@ def check_access(config: ServerConfig, *, authenticated: bool = False) -> None:
 
 
 def hash_key(key: str) -> str:
-    """The form of a key in the configuration: SHA-256 in hexadecimal. Keys are long and random, so no slow hash is
-    needed."""
+    """Return the form of a key that the configuration contains: SHA-256 in hexadecimal.
+
+    Keys are long and random, so no slow hash is needed.
+    """
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def principal_of(key: ApiKey) -> Principal:
-    """The principal that a key stands for."""
+    """The principal of an API key."""
     return Principal(
         name=key.name,
         models=key.models,
@@ -76,17 +80,20 @@ def _revoked(name: str) -> PermissionDenied:
 
 
 class KnownKey(Struct, frozen=True):
-    """One API key, without the key."""
+    """The properties of one API key, without the key itself."""
 
     principal: Principal
     expires: float
-    """Unix time."""
+    """Unix time at which the key expires; infinity if never."""
     source: str
-    """Where it is."""
+    """Where the key is defined, such as "the configuration"."""
 
 
 def known_keys(source: str, keys: Sequence[ApiKey]) -> list[tuple[str, KnownKey]]:
-    """The keys of `source` by their digests. Thousands of them take longer than a token may wait: call it in a thread."""
+    """The keys of `source` with their digests.
+
+    Call it in a thread: for thousands of keys it would block the event loop for longer than a token may be delayed.
+    """
     return [
         (key.sha256.lower(), KnownKey(principal_of(key), _unix_time(key.expires), source))
         for key in keys
@@ -105,8 +112,9 @@ class Authenticator:
         more_keys: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`open_metrics`: whether `/metrics` is accessible without a key. `local`: whether the server listens on loopback.
-        `more_keys`: whether keys come from elsewhere too, so that none here does not mean that none is needed."""
+        """`open_metrics`: whether `/metrics` is accessible without a key. `local`: whether the server listens on
+        loopback. `more_keys`: whether keys come from other sources too, so that a key is needed even if `keys` is
+        empty."""
         self._open = _PROBES | {"/metrics"} if open_metrics else _PROBES
         self._local = local
         self._clock = clock
@@ -114,7 +122,7 @@ class Authenticator:
         self._more_keys = more_keys
         self._others: Sequence[RequestAuthenticator] = ()
         self._sources: dict[str, Sequence[tuple[str, KnownKey]]] = {}
-        # A digest is looked up, not compared in constant time: who does not know the key cannot choose its digest.
+        # Digests are looked up, not compared in constant time: who does not know a key cannot choose its digest.
         self._by_digest: dict[str, KnownKey] = {}
         self._by_name: dict[str, list[KnownKey]] = {}
         self._by_id: dict[str | None, KnownKey] = {}
@@ -125,11 +133,11 @@ class Authenticator:
         self.use_keys("the configuration", keys)
 
     def use_keys(self, source: str, keys: Sequence[ApiKey]) -> None:
-        """Replace the keys of `source`. A key that several sources have is that of the first source."""
+        """Replace the keys of `source`. If several sources contain the same key, the first source takes precedence."""
         self.use_known(source, known_keys(source, keys))
 
     def use_known(self, source: str, keys: Sequence[tuple[str, KnownKey]]) -> None:
-        """Like `use_keys`, with what `known_keys` has made of them."""
+        """Like `use_keys`, for the result of `known_keys`."""
         self._sources[source] = keys
         found: dict[str, KnownKey] = {}
         for digest, known in (each for keys in self._sources.values() for each in keys):
@@ -141,7 +149,7 @@ class Authenticator:
             self._by_name.setdefault(known.principal.name, []).append(known)
 
     def ask_first(self, others: Sequence[RequestAuthenticator]) -> None:
-        """Ask `others` before the keys. No request is anonymous then."""
+        """Ask the authenticators `others` before looking at API keys. If there are any, no request is anonymous."""
         self._others = others
         if others:
             self._needs_key = self._more_keys = True
@@ -155,8 +163,10 @@ class Authenticator:
         tls_alternative_names: Sequence[str] = (),
         open_paths: bool = True,
     ) -> Principal | None:
-        """The principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`. `open_paths`: return
-        None also for a `path` that needs no key."""
+        """Find the principal of a request; None in anonymous mode. Raises `AuthenticationError` or `PermissionDenied`.
+
+        `open_paths`: whether to return None also for a `path` that needs no key.
+        """
         anyone = open_paths and path in self._open
         if self._others and not anyone:
             given: dict[str, str] = {}
@@ -175,11 +185,11 @@ class Authenticator:
 
     @property
     def needs_key(self) -> bool:
-        """Whether requests need a key, or an authenticator that knows their sender."""
+        """Whether requests need an API key or an authenticator that identifies their sender."""
         return self._needs_key
 
     def listed(self) -> Mapping[str, Sequence[KnownKey]]:
-        """The API keys by name, those that have expired too."""
+        """The API keys by name, including expired ones."""
         return self._by_name
 
     @property
@@ -192,7 +202,7 @@ class Authenticator:
         self._open |= frozenset(paths)
 
     def tag(self, owner: str | None) -> str:
-        """The owner's tag for engines: a keyed hash of the name. "" if there are no keys, or all keys have the same
+        """The owner's tag for engines: a keyed hash of the name. "" if there are no keys, or if all keys have the same
         name."""
         if not self.several:
             return ""
@@ -200,7 +210,8 @@ class Authenticator:
         return hmac.new(self._secret, name.encode(), hashlib.sha256).hexdigest()[:32]
 
     def principal(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
-        """The principal of the request's key; None in anonymous mode. Raises `AuthenticationError`."""
+        """The principal of the request's API key; None in anonymous mode or if `path` needs no key. Raises
+        `AuthenticationError`."""
         return None if path in self._open else self._of_key(headers)
 
     def _of_key(self, headers: Iterable[tuple[bytes, bytes]]) -> Principal | None:
@@ -226,13 +237,16 @@ class Authenticator:
         return found.principal
 
     def named(self, name: str | None) -> Principal | None:
-        """The principal of that name, for work that no request waits for; None if there is none, or no longer."""
+        """The principal of that name, for background work; None if there is no API key of that name any more."""
         known = None if name is None else self._by_name.get(name)
         return known[0].principal if known else None
 
     def delegate(self, principal: Principal | None) -> Principal | None:
-        """What the principal is now, for requests that are sent in its name; None in anonymous mode. One that an authenticator has
-        found stays as it was. Raises `PermissionDenied` if its key is no longer valid."""
+        """Return the current rights of `principal`, for requests that are sent on its behalf; None in anonymous mode.
+
+        A principal found by an authenticator is returned unchanged. Raises `PermissionDenied` if the API key is no
+        longer valid.
+        """
         if principal is None:
             self._check_anonymous()
             return None
@@ -248,8 +262,10 @@ class Authenticator:
         return known.principal
 
     def owner(self, name: str | None) -> Principal | None:
-        """The principal of that name, for work whose key is not known any more. Raises `PermissionDenied` if it has no valid key, or
-        keys with different rights."""
+        """The principal of that name, for work of which only the owner's name is known.
+
+        Raises `PermissionDenied` if there is no valid API key of that name, or several with different rights.
+        """
         if name is None:
             self._check_anonymous()
             return None
@@ -272,8 +288,8 @@ class Authenticator:
             )
 
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise `PermissionDenied` unless the request's key is one with `admin`. Without keys, unless the server listens on
-        loopback."""
+        """Raise `PermissionDenied` unless the request's API key has `admin`. If no keys are needed, raise it unless
+        the server listens on loopback."""
         caller = current_caller()
         if caller is not None and caller.principal is not None:
             if caller.principal.admin:
@@ -298,14 +314,15 @@ _NOT_ADMIN: Final = (
 
 
 async def _ask(authenticator: RequestAuthenticator, request: Credentials) -> Principal | None:
-    """The principal that an authenticator finds. One that fails, or takes too long, refuses the request."""
+    """The principal that an authenticator finds, or None. If the authenticator fails or takes too long, raise
+    `GatewayError`."""
     try:
         async with asyncio.timeout(AUTHENTICATION_SECONDS):
             found = await authenticator.authenticate(request)
     except GatewayError:
         raise
     except Exception as error:
-        # It must not be passed over: another one might accept what it would refuse.
+        # Do not ask the next authenticator: it might accept a request that this one would have refused.
         logger.exception("an authenticator failed")
         raise GatewayError(
             "The sender of this request cannot be authenticated now. Retry."
@@ -322,7 +339,7 @@ def _unix_time(expires: datetime | None) -> float:
 
 
 def _slip(key: str) -> str:
-    """A sentence, after a space, about a key that was written or pasted wrongly; nothing if it looks like one."""
+    """A hint, preceded by a space, about a key that was apparently pasted wrongly; empty if nothing looks wrong."""
     if key.lower().startswith("bearer "):
         return " It begins with the word Bearer, which the client adds itself: set the key alone."
     if key.startswith("$"):

@@ -1,4 +1,5 @@
-"""Admission control: limits on a model's running and queued requests. Requests beyond the limits are rejected at once."""
+"""Admission control: limits on a model's running and queued requests. Requests beyond the limits are rejected
+immediately."""
 
 from __future__ import annotations
 
@@ -15,18 +16,20 @@ from gateway.protocols import Principal
 from gateway.runtime.fair_queue import INPUT_COST, OUTPUT_COST, FairQueue, QueueClient
 
 _EVERYBODY = "everybody"
-"""The one client of a queue that serves in the order of arrival."""
+"""Name of the single client in a queue that serves requests in order of arrival."""
 
 
 class Admission:
-    """Admits requests to one model: `max_running` run concurrently, `max_waiting` more queue, others are rejected.
+    """Admits requests to one model: `max_running` run concurrently, `max_waiting` more wait in a queue, others are
+    rejected.
 
-    With `scheduling` "fair", those who wait are served by priority, and within a priority by a virtual token counter per
-    principal (`gateway.runtime.fair_queue`). With "fifo", in the order of arrival.
+    With `scheduling` "fair", waiting requests are served by priority, and within a priority by a virtual token
+    counter per principal (`gateway.runtime.fair_queue`). With "fifo", they are served in order of arrival.
 
-    Work that no client waits for (a positive priority of the request itself) is served after everything else, and leaves an
-    eighth of the places free, at least one of several, so that a client's next request does not wait for its end. What of it
-    waits takes no place in the queue from a client.
+    Background work, for which no client waits, has a positive priority of the request itself. It is served after all
+    other requests. It leaves an eighth of the running slots free (at least one, if there are several), so that a
+    client's next request need not wait for background work to end. Waiting background work does not count against the
+    queue limits of other requests.
     """
 
     def __init__(
@@ -40,9 +43,9 @@ class Admission:
         several: Callable[[], bool] = bool,
         on_idle: Callable[[], None] | None = None,
     ) -> None:
-        """`max_waiting_per_key`: of one principal; None leaves each as many places as are left for others. `several`: whether
-        there is more than one principal. Otherwise, the only one may take all places. `on_idle` is called when the last request
-        has ended, or was cancelled."""
+        """`max_waiting_per_key`: maximum number of waiting requests of one principal; None: as many as there are free
+        places for others. `several`: returns whether there is more than one principal; a single principal may use the
+        whole queue. `on_idle` is called when the last request has ended or was cancelled."""
         self._name = name
         self._on_idle = on_idle
         self._max_running = max_running
@@ -52,22 +55,22 @@ class Admission:
         self._several = several
         self._queue: FairQueue[Reservation] = FairQueue()
         self._later: FairQueue[Reservation] = FairQueue()
-        """What no client waits for."""
+        """The queue of background work."""
         self._waiting_of: dict[tuple[str, bool], int] = {}
-        """Who waits, by owner and whether it is work that no client waits for."""
+        """Number of waiting requests by owner and whether they are background work."""
         self._waiting_later = 0
-        """How much of `waiting` is work that no client waits for."""
+        """Number of requests in `waiting` that are background work."""
         self._mean_seconds = 1.0
         self.shared: SharedQueue | None = None
-        """The queue of all server processes, if several share the engine: a request needs a place there too."""
+        """The common queue of all server processes, if several share the engine. A request needs a place there too."""
         self.is_open = True
-        """Whether the model is loaded, so that requests are admitted."""
+        """Whether requests are admitted: the model is loaded."""
         self.running = 0
         self.waiting = 0
         self._most = 0
 
     def most_running(self) -> int:
-        """The most requests that ran at once since this was last asked."""
+        """The maximum number of concurrently running requests since the last call."""
         most, self._most = self._most, self.running
         return most
 
@@ -79,7 +82,7 @@ class Admission:
         scheduling: Literal["fair", "fifo"] = "fair",
         max_waiting_per_key: int | None = None,
     ) -> None:
-        """Change the limits and the order. Requests that run or wait already are not affected."""
+        """Change the limits and the scheduling. Requests that already run or wait are kept."""
         self._max_running, self._max_waiting = max_running, max_waiting
         self._fair, self._max_waiting_per_key = scheduling == "fair", max_waiting_per_key
         self._next()
@@ -88,7 +91,7 @@ class Admission:
 
     @property
     def limits(self) -> QueueLimits:
-        """The limits and the order."""
+        """The limits and the scheduling."""
         return QueueLimits(
             max_running=self._max_running,
             max_waiting=self._max_waiting,
@@ -99,7 +102,7 @@ class Admission:
     async def _claim(
         self, principal: Principal | None, prompt: int, priority: int
     ) -> SharedPlace | None:
-        """A place in the queue of all server processes, if there are several."""
+        """Reserve a place in the common queue of all server processes; None if there is only one."""
         shared = self.shared
         if shared is None:
             return None
@@ -108,12 +111,12 @@ class Admission:
     def reserve(
         self, principal: Principal | None = None, *, prompt: int = 0, priority: int = 0
     ) -> Reservation:
-        """Reserve a place, running or queued, for a prompt of `prompt` tokens. Raises `RateLimited` with `retry_after` if there
-        is none. `priority` is added to that of the principal; a positive one is for work that no client waits for, with
-        `scheduling` "fifo" too.
+        """Reserve a place, running or queued, for a prompt of `prompt` tokens.
 
-        Synchronous, so that a rejection is an HTTP 429 before the answer has begun. The reservation must be entered or
-        cancelled. Raises `EngineUnavailable` if the model was unloaded.
+        `priority` is added to the principal's priority; a positive value marks background work, also with
+        `scheduling` "fifo". The reservation must be entered or cancelled. Raises `RateLimited` with `retry_after` if
+        no place is free, and `EngineUnavailable` if the model was unloaded. The method is synchronous, so that a
+        rejection is sent as HTTP 429 before the answer begins.
         """
         if not self.is_open:
             raise EngineUnavailable(
@@ -150,7 +153,7 @@ class Admission:
         return max(1, min(60, math.ceil(self._mean_seconds * waves)))
 
     def _left(self, reservation: Reservation) -> None:
-        """A reservation no longer waits."""
+        """Update the counts for a reservation that no longer waits."""
         later = reservation.priority > 0
         self.waiting -= 1
         self._waiting_later -= later
@@ -162,12 +165,12 @@ class Admission:
 
     @property
     def _most_later(self) -> int:
-        """How many may run at a time when work that no client waits for begins."""
+        """The number of running requests below which background work may begin."""
         most = self._max_running
         return most - max(1, most // 8) if most > 1 else most
 
     def _queue_of(self, reservation: Reservation) -> FairQueue[Reservation]:
-        # The queue of all server processes has let it go first already: if it was held back here, its place there would be idle.
+        # If the common queue of all server processes has let it start, holding it back here would waste its slot.
         held_back = reservation.priority > 0 and reservation._place is None
         return self._later if held_back else self._queue
 
@@ -175,12 +178,12 @@ class Admission:
         principal = reservation.principal
         if principal is None or not self._fair:
             return queue.client(_EVERYBODY, reservation.priority)
-        # A name cannot be taken for the one of all others.
+        # The prefix distinguishes names of principals from `_EVERYBODY`.
         name = f"={principal.name}"
         return queue.client(name, principal.priority + reservation.priority, principal.weight)
 
     def _begin(self, reservation: Reservation) -> asyncio.Future[None] | None:
-        """Take a slot, or else a place among those who wait. Returns what is then to be waited for; see `_wait`."""
+        """Take a running slot if one is free, otherwise enter the queue. Returns None, or the future for `_wait`."""
         queue = self._queue_of(reservation)
         client = self._client_of(reservation, queue)
         most = self._max_running if queue is self._queue else self._most_later
@@ -197,7 +200,7 @@ class Admission:
         return turn
 
     async def _wait(self, reservation: Reservation, turn: asyncio.Future[None]) -> None:
-        """Wait for a slot."""
+        """Wait for a running slot."""
         try:
             await turn
         except asyncio.CancelledError:
@@ -206,7 +209,7 @@ class Admission:
             if self._queue_of(reservation).discard(client, reservation):
                 self._left(reservation)
                 self._check_idle()
-            elif not turn.cancelled():  # otherwise `_next` has passed it over
+            elif not turn.cancelled():  # otherwise `_next` has skipped it
                 self._end(client, None)
             raise
 
@@ -230,7 +233,7 @@ class Admission:
             self._on_idle()
 
     def _next(self) -> None:
-        """Give free slots to those who wait."""
+        """Give free slots to waiting requests."""
         if self._queue.size:
             self._serve(self._queue, self._max_running)
         if self._later.size:
@@ -240,7 +243,7 @@ class Admission:
         while queue.size and self.running < most:
             client, reservation = queue.pop()
             turn = reservation.turn
-            if turn is None or turn.done():  # cancelled, and its task has not been resumed yet
+            if turn is None or turn.done():  # cancelled, but its task has not been resumed yet
                 queue.charge(client, -reservation.cost)
                 self._left(reservation)
             else:
@@ -250,13 +253,15 @@ class Admission:
     def _settle(
         self, reservation: Reservation, client: QueueClient, change: float, output: int
     ) -> None:
-        """Correct what a request was expected to cost."""
+        """Correct the client's counter by `change`, the difference of real and expected cost, and its expected
+        output."""
         self._queue_of(reservation).charge(client, change)
         client.expected_output += 0.1 * (output - client.expected_output)
 
 
 class Reservation:
-    """A place in a model's queue. Enter it once, which waits for a slot and holds it until exit; or `cancel()` it."""
+    """A place in a model's queue. Either enter it once, which waits for a slot and holds it until exit, or `cancel()`
+    it."""
 
     __slots__ = (
         "_admission",
@@ -281,7 +286,7 @@ class Reservation:
         priority: int = 0,
     ) -> None:
         self._admission: Admission | None = admission
-        """None once it was entered or cancelled."""
+        """None after the reservation was entered or cancelled."""
         self._running_in = admission
         self._place: SharedPlace | None = None
         self.principal = principal
@@ -290,22 +295,23 @@ class Reservation:
         self.prompt = prompt
         self.priority = priority
         self.client: QueueClient | None = None
-        """Whose counter it is served by, once it was entered."""
+        """The client of the fair queue to which the request belongs; None before it is entered."""
         self.cost = 0.0
-        """What it was expected to cost."""
+        """The cost charged to the client: first the expected one, after `used` the real one."""
         self.started: float | None = None
         self.turn: asyncio.Future[None] | None = None
-        """What it waits for."""
+        """Done when the request gets a slot; None if it did not have to wait."""
 
     @property
     def admission(self) -> Admission:
-        """Whose place it is."""
+        """The admission that the place belongs to."""
         return self._running_in
 
     async def claim(self) -> None:
-        """Take a place in the queue of all server processes too, if there are several. Raises `RateLimited` if there is none.
+        """Reserve a place in the common queue of all server processes now, if there are several. Raises `RateLimited`
+        if no place is free.
 
-        Otherwise that happens when the reservation is entered.
+        If this is not called, entering the reservation does the same.
         """
         if self._place is None and self._running_in.shared is not None:
             self._place = await self._running_in._claim(self.principal, self.prompt, self.priority)
@@ -333,14 +339,15 @@ class Reservation:
         self.leave()
 
     def leave(self) -> None:
-        """End the use of a slot: the exit from the context, without waiting."""
+        """Give back the slot. Same as leaving the context, but synchronous."""
         assert self.client is not None, "it was entered"
         if self._place is not None:
             self._place.end()
         self._running_in._end(self.client, self.started)
 
     def used(self, prompt: int, output: int) -> None:
-        """Tell what the request has used, once, after exit. Does nothing if it has not run."""
+        """Report the tokens that the request has used. Call it once, after exit. Does nothing if the request has not
+        run."""
         if self.client is not None and self.started is not None:
             cost = INPUT_COST * prompt + OUTPUT_COST * output
             self._running_in._settle(self, self.client, cost - self.cost, output)
@@ -349,7 +356,7 @@ class Reservation:
                 self._place.used(prompt, output)
 
     def cancel(self) -> None:
-        """Release the place if it was not used. Idempotent; does nothing after use."""
+        """Give back the place. Does nothing if the reservation was entered or cancelled before."""
         if self._admission is not None:
             if self._place is not None:
                 self._place.end()

@@ -1,4 +1,7 @@
-"""What administrators see and do of all worker processes: runs, queues, the use of keys. Each worker knows its own, and asks the others."""
+"""Administration across all worker processes: list and cancel runs, show queues and the use of API keys.
+
+Each worker knows only its own state, and asks the other workers for theirs.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +21,34 @@ from gateway.wire.inventory import ListedRun, QueueMinute, RunList
 logger = logging.getLogger("gateway.runtime.all_workers")
 
 MAX_RUNNING: Final = 500
-"""Runs in progress in one answer."""
+"""Maximum number of runs in progress in one answer."""
 
 _LONGEST_ID: Final = 100
-"""Characters of the id of a run, as clients send it. Another worker takes no question of any length."""
+"""Maximum characters of a run's id sent by a client. Workers limit the size of questions."""
 
 
 _LIST_SECONDS: Final = 2.0
-"""How long the others are waited for where something is shown: one that hangs must not hold it up."""
+"""Time limit for the other workers' answers to a query, in seconds: a worker that hangs must not block it."""
 _CANCEL_SECONDS: Final = 10.0
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What one worker asks another."""
+    """A question from one worker to another."""
 
     what: Literal["runs", "cancel", "activity"]
     run: str = ""
-    """The id of a run; of `cancel`."""
+    """The id of the run to cancel, for `cancel`."""
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """Who uses the server, and what waits."""
+    """The use of API keys, and the queues of models."""
 
     running: dict[str, int]
-    """Runs in progress, by the name of the API key."""
+    """Number of runs in progress, by the name of the API key."""
     last_used: dict[str, float]
-    """When the last run has ended, in Unix time, by the name of the API key."""
+    """Unix time at which the last run ended, by the name of the API key."""
     queues: dict[str, tuple[int, int, list[QueueMinute]]]
-    """Running, waiting, and the last hour, by model."""
+    """Running requests, waiting requests, and the minutes of the last hour, by model."""
     silent: list[int] = []
     """Ids of the worker processes that did not answer in time."""
 
@@ -78,7 +81,7 @@ def _activity_here(services: Services) -> Activity:
 
 
 def added(one: Activity, other: Activity) -> Activity:
-    """The activity of both. What the most was in a minute is at most the sum."""
+    """The combined activity of two workers. The maxima of a minute are added, which is an upper bound."""
     running = dict(Counter(one.running) + Counter(other.running))
     last_used = dict(one.last_used)
     for name, at in other.last_used.items():
@@ -114,7 +117,7 @@ async def all_runs(services: Services) -> RunList:
 
 
 async def cancel_run(services: Services, run: str) -> ListedRun | None:
-    """Cancel a run, whichever worker it is in; None if none has it, or its work has ended."""
+    """Cancel a run in any worker. Returns None if no worker has the run or its work has ended."""
     if len(run) > _LONGEST_ID:
         return None
     found = _cancel_here(services, run)
@@ -127,7 +130,7 @@ async def cancel_run(services: Services, run: str) -> ListedRun | None:
 
 
 def answer(services: Services, question: bytes) -> bytes:
-    """The answer to a question of another worker. Raises `msgspec.MsgspecError` for what is none."""
+    """Answer a question of another worker. Raises `msgspec.MsgspecError` if the question is invalid."""
     asked = msgspec.msgpack.decode(question, type=Question)
     match asked.what:
         case "runs":
@@ -139,8 +142,12 @@ def answer(services: Services, question: bytes) -> bytes:
 
 
 async def _ask(services: Services, question: Question, kind: Any) -> tuple[list[Any], list[int]]:
-    """What the others answer, each of type `kind`, and the process ids of those that do not. What is of another type is left
-    out: a worker that was started after an update of the packages may answer in another form."""
+    """Ask all other workers. Returns their answers, each of type `kind`, and the process ids of those that do not
+    answer.
+
+    Answers of another type are left out: a worker that was started after an update of the packages may use another
+    form.
+    """
     if services.workers is None:
         return [], []
     made = []
@@ -169,12 +176,12 @@ def runs_here(services: Services) -> RunList:
 
 
 def _running(services: Services) -> Sequence[Run]:
-    """Without those that have ended, and whose last events are being sent to a slow client."""
+    """The runs of this process, without those that have ended and only send their last events to a slow client."""
     return [each for each in services.runs if not each.stats.ended]
 
 
 def merged(lists: Sequence[RunList], *, workers: int, most_ended: int) -> RunList:
-    """The runs of several workers as one list."""
+    """Merge the lists of several workers into one."""
     running = sorted((run for each in lists for run in each.running), key=lambda run: run.started)
     ended = [run for each in lists for run in each.ended]
     if len(lists) > 1:

@@ -15,7 +15,7 @@ from gateway.shares import OWNER
 
 
 class Caller:
-    """Who sent a request, and the headers of its answer about limits. Tasks that a request starts have its caller."""
+    """The sender of a request, and the limit headers of its answer. Tasks that a request starts inherit its caller."""
 
     __slots__ = ("limit_headers", "principal", "priority", "waits_for_room")
 
@@ -28,10 +28,11 @@ class Caller:
     ) -> None:
         self.principal = principal
         self.priority = priority
-        """Added to the principal's. A positive one is for work that no client waits for, which is served after all else."""
+        """Added to the principal's priority. A positive value marks background work, which is served after all other
+        work."""
         self.waits_for_room = waits_for_room
-        """Whether it may wait until another model is unloaded. Not for what is sent while another request is worked for, which may
-        use that model: they would wait for each other."""
+        """Whether the request may wait until another model is unloaded. False for a request that is sent on behalf of
+        another one, which may be using that model: the two would wait for each other."""
         self.limit_headers: list[tuple[bytes, bytes]] = []
 
     @property
@@ -55,9 +56,12 @@ def current_principal() -> Principal | None:
 
 
 def engine_priority(engine: object, asked: int | None) -> int:
-    """The priority of the current request in the engine: what it asks for (None: 0), and a later one for work that no client
-    waits for, if the engine serves by priority. Raises `InvalidRequest` for one by which it would go before the requests of others,
-    unless the priority of its key is as low."""
+    """The priority of the current request in the engine. Lower numbers are served first.
+
+    It is the priority `asked` for by the request (None: 0), increased for background work if the engine serves by
+    priority. Raises `InvalidRequest` if `asked` is below both 0 and the priority of the request's API key: the
+    request would be served before those of others.
+    """
     priority = asked or 0
     caller = current_caller()
     if priority < 0 and caller is not None and caller.principal is not None:
@@ -79,7 +83,7 @@ def engine_priority(engine: object, asked: int | None) -> int:
 
 
 class called_by:  # noqa: N801  # used as a function
-    """Within the context, `caller` is the current one. Entered once."""
+    """A context manager that makes `caller` the current caller. It can be entered once."""
 
     __slots__ = ("_caller", "_owner", "_token")
 
@@ -97,8 +101,11 @@ class called_by:  # noqa: N801  # used as a function
 
 @contextmanager
 def as_the_gateway() -> Iterator[None]:
-    """Within the context, what the gateway does for the current request is neither restricted nor limited. It does
-    not wait behind clients, because the request may hold a place meanwhile. Its tokens are the principal's."""
+    """Within the context, the gateway acts for the current request without the principal's restrictions and limits.
+
+    Its work has the priority of clients, because the request may hold a place in a queue while it waits for this
+    work. The tokens are counted for the principal.
+    """
     caller = current_caller()
     if caller is None or (caller.principal is None and caller.priority <= 0):
         yield
@@ -111,7 +118,7 @@ def as_the_gateway() -> Iterator[None]:
 
 
 def names_model(principal: Principal | None, *names: str) -> bool:
-    """Whether a principal may use a model that has these names."""
+    """Whether a principal may use a model that is known by these names."""
     if principal is None or principal.models is None:
         return True
     return any(fnmatchcase(name, pattern) for name in names for pattern in principal.models)

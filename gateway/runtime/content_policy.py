@@ -1,4 +1,4 @@
-"""Which texts of requests are logged, and the plugins that remove parts of them."""
+"""Creates the policy that decides which texts of requests are logged, with the plugins that redact them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gateway.request_log import ContentKind, ContentPolicy, RedactContent
 
 
 def content_policy(log_content: Literal["off", "errors", "all"], hook: Any) -> ContentPolicy | None:
-    """The policy that the configuration asks for; None if no text is logged. `hook` is the plugin manager's hook caller."""
+    """The policy for the setting `log_content`; None if no text is logged. `hook` is the plugin manager's hook
+    caller."""
     if log_content == "off":
         return None
     return ContentPolicy(errors_only=log_content == "errors", redact=list(_redactors(hook)))
 
 
 def _redactors(hook: Any) -> Iterator[RedactContent]:
-    """The hooks `gateway_redact_content`, in the order in which pluggy calls them. Each receives what the one before
-    returned."""
+    """The implementations of `gateway_redact_content`, in the order in which pluggy calls them. Each receives the
+    result of the previous one."""
     for implementation in reversed(hook.gateway_redact_content.get_hookimpls()):
         yield partial(_redacted, implementation)
 

@@ -1,9 +1,10 @@
 """The order in which waiting requests are served: a virtual token counter per client.
 
-After Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). The client with the smallest counter is served
-next. What it is served is added to its counter, divided by its weight. A client that begins to wait is lifted to the
-smallest counter of those who wait, so that no client saves up for later. While two clients wait all the time, what they are
-served (by weight) differs by a bounded amount, whatever they send.
+After Sheng et al., "Fairness in Serving Large Language Models" (OSDI 2024). The client with the smallest counter is
+served next. The cost of each service, divided by the client's weight, is added to the client's counter. When a client
+begins to wait, its counter is raised to the smallest counter of the waiting clients, so that no client can save up
+service. While two clients wait all the time, the services that they receive (by weight) differ by a bounded amount,
+whatever they send.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ INPUT_COST = 1.0
 OUTPUT_COST = 2.0
 """Cost of an input token and of an output token, as in the paper."""
 _SWEEP = 1024
-"""Idle clients are forgotten whenever there are twice as many as after the last time, from here on."""
+"""Number of clients at which idle ones are first forgotten; then whenever twice as many as were left have
+accumulated."""
 
 
 class QueueClient:
-    """One client of the queue, waiting or served. `priority`: lower ones are served first. `weight`: the share among the same priority."""
+    """One client of the queue. Clients with a lower `priority` are served first. `weight` is the client's share among
+    clients of the same priority."""
 
     __slots__ = ("counter", "expected_output", "name", "priority", "running", "waiting", "weight")
 
@@ -32,10 +35,10 @@ class QueueClient:
         self.weight = weight
         self.counter = 0.0
         self.waiting: OrderedDict[object, float] = OrderedDict()
-        """The costs of the entries that wait, oldest first."""
+        """Maps the waiting entries to their costs, oldest first."""
         self.running = 0
         self.expected_output = 0.0
-        """Mean number of output tokens of its requests."""
+        """Moving average of the output tokens of the client's requests."""
 
 
 class _Level:
@@ -45,14 +48,14 @@ class _Level:
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, QueueClient]] = []
-        """Counters of waiting clients, with those that have changed or no longer wait since."""
+        """Heap of the waiting clients' counters. It may contain outdated entries, which `_smallest` removes."""
         self.last: QueueClient | None = None
         """The client that was served last."""
         self.size = 0
 
 
 class FairQueue(Generic[T]):
-    """Entries that wait, by client. No operation takes time proportional to the number of entries."""
+    """A queue of waiting entries, grouped by client. No operation takes time proportional to the number of entries."""
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str, int], QueueClient] = {}
@@ -61,14 +64,14 @@ class FairQueue(Generic[T]):
         """The priorities of the levels, lowest first."""
         self._number = 0
         self.size = 0
-        """The number of entries that wait."""
+        """Number of waiting entries."""
         self._sweep_at = _SWEEP
 
     def __len__(self) -> int:
         return self.size
 
     def client(self, name: str, priority: int = 0, weight: float = 1.0) -> QueueClient:
-        """The client of that name and priority, with this weight from now on."""
+        """Return the client of that name and priority, and set its weight. Creates the client if necessary."""
         found = self._clients.get((name, priority))
         if found is None:
             self._forget_idle()
@@ -80,7 +83,8 @@ class FairQueue(Generic[T]):
         return found
 
     def request_arrived(self, client: QueueClient) -> None:
-        """Note that `client` sends a request. Called before `push`, or before `serve` if it does not have to wait."""
+        """Raise the counter of a client that begins to wait. Call this for each request, before `push`, or before
+        `serve` if the request does not have to wait."""
         if client.waiting:
             return
         level = self._levels[client.priority]
@@ -91,7 +95,7 @@ class FairQueue(Generic[T]):
             client.counter = max(client.counter, level.last.counter)
 
     def push(self, client: QueueClient, entry: T, cost: float) -> None:
-        """Let `entry` wait for a service of `cost`, behind the client's other ones."""
+        """Add `entry`, whose service has the expected `cost`, behind the client's other entries."""
         level = self._levels[client.priority]
         client.waiting[entry] = cost
         level.size += 1
@@ -100,7 +104,8 @@ class FairQueue(Generic[T]):
             self._note(level, client)
 
     def pop(self) -> tuple[QueueClient, T]:
-        """Serve the next entry: its client's counter grows by its cost. Raises `IndexError` if none waits."""
+        """Remove and return the next entry and its client, and charge the client. Raises `IndexError` if no entry
+        waits."""
         for priority in self._order:
             level = self._levels[priority]
             client = self._smallest(level)
@@ -113,7 +118,7 @@ class FairQueue(Generic[T]):
         raise IndexError("nothing waits")
 
     def discard(self, client: QueueClient, entry: T) -> bool:
-        """Remove an entry that waits. Returns False if it does not."""
+        """Remove a waiting entry. Returns False if it does not wait."""
         if client.waiting.pop(entry, None) is None:
             return False
         self._levels[client.priority].size -= 1
@@ -121,13 +126,13 @@ class FairQueue(Generic[T]):
         return True
 
     def serve(self, client: QueueClient, cost: float) -> None:
-        """Add the cost of a service to the client's counter."""
+        """Note that the client is served, and add `cost` to its counter."""
         level = self._levels[client.priority]
         level.last = client
         self.charge(client, cost)
 
     def charge(self, client: QueueClient, cost: float) -> None:
-        """Add `cost` to the client's counter; negative if a service has cost less than was expected."""
+        """Add `cost` to the client's counter. It is negative if a service has cost less than expected."""
         client.counter += cost / client.weight
         if client.waiting:
             self._note(self._levels[client.priority], client)
@@ -141,7 +146,7 @@ class FairQueue(Generic[T]):
             heapq.heapify(level.heap)
 
     def _smallest(self, level: _Level) -> QueueClient | None:
-        """The waiting client with the smallest counter."""
+        """The waiting client with the smallest counter; None if none waits."""
         heap = level.heap
         while heap:
             counter, _, client = heap[0]
@@ -151,7 +156,7 @@ class FairQueue(Generic[T]):
         return None
 
     def _forget_idle(self) -> None:
-        """Forget clients that neither wait nor run. They are lifted when they come back."""
+        """Forget clients without waiting or running requests. Their counters are raised when they return."""
         if len(self._clients) < self._sweep_at:
             return
         for key, client in list(self._clients.items()):

@@ -48,7 +48,7 @@ class ConnectionBytes:
         self._change(-size)
 
     def close(self) -> None:
-        """Release everything."""
+        """Subtract all bytes of the connection."""
         self._change(-self._size)
 
     def _change(self, size: int) -> None:

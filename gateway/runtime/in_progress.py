@@ -1,4 +1,4 @@
-"""Requests in progress, for what may be closed when all requests have ended that could use it."""
+"""Tracks requests in progress, so that a resource can be closed once all requests that may use it have ended."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class RequestsInProgress:
         self._earlier: list[_Epoch] = []
 
     def begin(self) -> _Epoch:
-        """A request begins. The result is for `end`."""
+        """Count a request that begins. Pass the result to `end`."""
         epoch = self._current
         epoch.count += 1
         return epoch
 
     def end(self, epoch: _Epoch) -> None:
-        """The request that `begin` returned `epoch` for has ended."""
+        """Count the end of the request for which `begin` returned `epoch`."""
         epoch.count -= 1
         if epoch.count == 0 and epoch.empty is not None:
             epoch.empty.set()
 
     async def ended(self) -> None:
-        """Wait until all requests have ended that are in progress now. Later ones do not count."""
+        """Wait until all requests that are in progress now have ended. Requests that begin later do not matter."""
         last, self._current = self._current, _Epoch()
         self._earlier = [each for each in (*self._earlier, last) if each.count]
         for epoch in tuple(self._earlier):

@@ -1,4 +1,4 @@
-"""Keys that change while the server runs."""
+"""API keys in a file that is read again when it changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gateway.task_context import running_task
 logger = logging.getLogger("gateway.runtime.keys")
 
 WATCH_SECONDS = 0.5
-"""Interval between looks at the file."""
+"""Interval between checks of the file, in seconds."""
 _Stamp = tuple[int, int, int]
 
 
 class WatchedKeysFile:
-    """The keys of `server.keys_file`, read again when the file changes."""
+    """The API keys of `server.keys_file`, read again when the file changes."""
 
     def __init__(self, path: Path | None, authenticator: Authenticator) -> None:
         """`path`: None if there is no file."""
@@ -37,14 +37,14 @@ class WatchedKeysFile:
 
     @staticmethod
     async def read(path: Path | None) -> tuple[_Stamp | None, list[ApiKey]]:
-        """What `change` takes of another file. Raises `ConfigurationError`."""
+        """Read another file, for `change`. Raises `ConfigurationError`."""
         if path is None:
             return None, []
         stamp = await asyncio.to_thread(_stamp, path)
         return stamp, await asyncio.to_thread(read_keys, path)
 
     def change(self, path: Path | None, found: tuple[_Stamp | None, list[ApiKey]]) -> None:
-        """Use the keys of another file from now on, and those of the last one no more. `found`: what `read` has read of it."""
+        """Use the keys of another file instead of the present one from now on. `found` is the result of `read`."""
         if path == self._path:
             return
         if self._path is not None:
@@ -56,7 +56,8 @@ class WatchedKeysFile:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """While entered, the file is read again when it changes. A file with a mistake changes nothing."""
+        """Read the file again whenever it changes, while the context is entered. If the file has a mistake, the
+        previous keys stay in use."""
         async with running_task(self._watch()):
             yield
 
@@ -71,7 +72,7 @@ class WatchedKeysFile:
                     continue
                 self._stamp = stamp
                 keys = await asyncio.to_thread(read_keys, path)
-                if path != self._path:  # by a reload meanwhile
+                if path != self._path:  # a reload has changed it meanwhile
                     continue
                 self._use(keys)
             except ConfigurationError as error:
@@ -87,7 +88,7 @@ class WatchedKeysFile:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What changes when the file does; None if there is none."""
+    """A value that changes when the file changes; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

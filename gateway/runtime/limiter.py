@@ -1,4 +1,5 @@
-"""Limits of principals: counts requests in the store, and answers when it is unavailable."""
+"""Limits of principals. Requests are counted in the store; if it is unavailable, they are refused or counted
+locally."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ logger = logging.getLogger("gateway.runtime.limiter")
 LEASE_SECONDS = 60.0
 """Seconds after which requests of a process that has died no longer count as running."""
 RETRY_SECONDS = 1.0
-"""Interval between attempts while the store does not answer."""
+"""Interval between attempts while the store does not answer, in seconds."""
 _MAX_PENDING = 100_000
-"""Maximum number of ended requests that wait for the store."""
+"""Maximum number of ended requests that wait to be settled in the store. Further ones are dropped."""
 _REFUSED = 4096
-"""Number of keys whose last refusal is remembered."""
+"""Maximum number of principals whose last refusal is remembered."""
 _AT_ONCE = 500
 """Maximum number of ended requests in one call of the store."""
 
@@ -46,7 +47,7 @@ class AdmittedRequest(Struct, frozen=True, eq=False):
 
 
 class Preparation:
-    """A request that is being prepared. Held until it is admitted, refused or given up."""
+    """A request that is being prepared. Ended when the request is admitted, refused or given up."""
 
     __slots__ = ("_counts", "_name")
 
@@ -56,14 +57,14 @@ class Preparation:
         counts[name] += 1
 
     def end(self) -> None:
-        """Called once."""
+        """End the preparation. Call it once."""
         self._counts[self._name] -= 1
         if not self._counts[self._name]:
             del self._counts[self._name]
 
 
 class Limiter:
-    """Counts the requests of principals with limits. Principals without limits cost nothing."""
+    """Counts the requests of principals with limits. Requests of principals without limits cause no work."""
 
     def __init__(
         self,
@@ -72,27 +73,29 @@ class Limiter:
         timeout: float = 1.0,
         unavailable: Literal["refuse", "count_here"] = "refuse",
     ) -> None:
-        """`counters`: those of the store; None counts in this process. `timeout`: seconds for one admission.
-        `unavailable`: what to do if the store does not answer."""
+        """`counters`: the store's counters; None: requests are counted in this process. `timeout`: time limit for one
+        admission, in seconds. `unavailable`: what to do with requests while the store does not answer."""
         self._here = LimitTable()
         self._counters: LimitCounters = self._here if counters is None else counters
         self._timeout = timeout
         self._unavailable = unavailable
         self._away_until = 0.0
-        """Until then, the store is not asked. 0.0: it answers."""
+        """Time of the event loop until which the store is not asked. 0.0: the store answers."""
         self._running: dict[str, AdmittedRequest] = {}
         self._preparing: Counter[str] = Counter()
         self._refused = LruCache[str, tuple[PrincipalLimits, float, LimitState]](_REFUSED)
-        """By key: until when all its requests are refused, because it has sent too many in a minute."""
+        """By principal: its limits, the time until which all its requests are refused because it has sent too many in a
+        minute, and the state to report."""
         self._ended: list[tuple[AdmittedRequest, int]] = []
         self._changed = asyncio.Event()
 
     def prepare(self, principal: Principal | None) -> Preparation | None:
-        """Ask for the limits before anything is done for a request, as far as they do not depend on its tokens and this process
-        knows them. None if the principal has no limits. Raises `RateLimited`.
+        """Check the limits before any work is done for a request, without asking the store. None if the principal has
+        no limits. Raises `RateLimited`.
 
-        A request is refused while `admit` would refuse each request of the key because of those of the last minute, and while
-        as many requests of the key are being prepared here as it may have at once, or in a minute. It is counted by `admit` alone.
+        A request is refused while `admit` is known to refuse every request of the principal because of its requests
+        per minute. It is also refused while this process prepares as many requests of the principal as it may run
+        concurrently, or send in a minute. Only `admit` counts the request.
         """
         if principal is None or not principal.limits.any:
             return None
@@ -120,10 +123,11 @@ class Limiter:
     async def admit(
         self, principal: Principal | None, *, prompt: int, output: int
     ) -> AdmittedRequest | None:
-        """Count a request of `principal` with a prompt of `prompt` tokens that may generate `output`. None if there are no limits.
+        """Count a request of `principal` with a prompt of `prompt` tokens that may generate `output` tokens. None if
+        the principal has no limits.
 
-        Sets the headers of the current request's answer. Raises `RateLimited`, or `StoreUnavailable` after `timeout` seconds at
-        most.
+        Sets the limit headers of the current request's answer. Raises `RateLimited`, or `StoreUnavailable` after at
+        most `timeout` seconds.
         """
         if principal is None or not principal.limits.any:
             return None
@@ -157,7 +161,7 @@ class Limiter:
             caller.limit_headers = limit_headers(limits, state)
 
     def settle(self, charge: AdmittedRequest, used: int) -> None:
-        """End an admitted request, which has used `used` tokens. Does nothing if it was ended before."""
+        """End an admitted request that has used `used` tokens. Does nothing if it was ended before."""
         if self._running.pop(charge.request_id, None) is not None:
             self._end(charge, used)
 
@@ -172,7 +176,8 @@ class Limiter:
         loop = asyncio.get_running_loop()
         error: Exception | None = None
         if loop.time() >= self._away_until:
-            # What is not answered may have been counted all the same: its tokens of the day would be lost, and its place for a while.
+            # The store may count a request and yet not answer. Such a request is settled with 0 tokens. Otherwise its
+            # tokens would stay counted for the day, and it would count as running until its lease ends.
             today = int(time.time() // DAY_SECONDS)
             unanswered = AdmittedRequest(principal, request_id, wanted, today, self._counters)
             try:
@@ -224,7 +229,7 @@ class Limiter:
 
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
-        """While entered, ended requests are settled in the store and running ones are renewed."""
+        """Settle ended requests in the store and renew running ones, while the context is entered."""
         try:
             async with running_task(self._maintain()):
                 yield
@@ -248,7 +253,7 @@ class Limiter:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                # Without this task, limits on concurrent requests would never be regained.
+                # The task must go on: without it, ended requests would count as running.
                 logger.exception("settling limits failed; it continues")
                 await asyncio.sleep(RETRY_SECONDS)
             with suppress(TimeoutError):

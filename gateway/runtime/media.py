@@ -1,4 +1,4 @@
-"""The images and sounds that a model takes."""
+"""The kinds of media, images and sounds, that a model accepts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ CAPABILITIES: Final[dict[MediaKind, Capability]] = {"image": "images", "audio": 
 
 
 def media_kinds(engine: Engine, renderer: PromptRenderer) -> frozenset[MediaKind]:
-    """The kinds of media that the engine takes and the renderer places. Empty for message-level engines, whose renderers
-    pass on what a part says."""
+    """The kinds of media that the engine accepts and the renderer can insert into prompts.
+
+    Empty for engines that take messages, whose renderers pass on the parts of messages unchanged.
+    """
     if not isinstance(renderer, MediaRenderer) or "tokens" not in engine.capabilities:
         return frozenset()
     return frozenset(
@@ -31,14 +33,14 @@ def media_capabilities(engine: Engine) -> frozenset[Capability]:
 
 
 def sees_images(engine: Engine, kinds: frozenset[MediaKind]) -> bool:
-    """Whether a model with this engine sees images. `kinds` are its `media_kinds`."""
+    """Whether a model with this engine accepts images. `kinds` is the result of `media_kinds`."""
     return "image" in kinds or (
         "images" in engine.capabilities and "tokens" not in engine.capabilities
     )
 
 
 def shown_capabilities(engine: Engine, kinds: frozenset[MediaKind]) -> frozenset[Capability]:
-    """The engine's capabilities, without those for media of which the renderer places none."""
+    """The engine's capabilities, without those for kinds of media that the renderer does not support."""
     if "tokens" not in engine.capabilities:
         return engine.capabilities
     unseen = {name for kind, name in CAPABILITIES.items() if kind not in kinds}

@@ -16,15 +16,15 @@ from gateway.runtime.routing import Routing
 from gateway.runtime.served_model import ServedModel
 
 WaitFor: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Runs a coroutine, and waits until it has ended or there is nothing to wait for any more."""
+"""Runs a coroutine, and waits until it ends or until waiting is no longer useful."""
 
 
 class ModelLookup:
-    """Finds models by the names that requests have for them: of models, aliases, adapters and routes. A model that the current
-    request's principal may not use is not found."""
+    """Finds models by the names that requests use: names of models, aliases, adapters and routes. Models that the
+    current request's principal may not use are not found."""
 
     def __init__(self, slots: ModelSlots, routing: Routing, check_open: Callable[[], None]) -> None:
-        """`check_open` raises if no more requests are accepted."""
+        """`check_open` raises if the server no longer accepts requests."""
         self.routing = routing
         self.slots = slots
         self.check_open = check_open
@@ -37,17 +37,17 @@ class ModelLookup:
         waits_for_room: bool = True,
         wait: WaitFor | None = None,
     ) -> Loaded:
-        """A context in which the model that a request names is loaded, and is not unloaded.
+        """A context manager that loads the model that a request names, if necessary, and keeps it from being unloaded.
 
-        Entering it loads the model if necessary. Raises as `ModelSlots.acquire`; but if there is no such model, the methods
-        below raise the error. Without a name, the model is the only one that supports `use`. A run that has
-        reserved its place in the model's queue keeps the model loaded too. `wait` waits while the model is being loaded, and
-        may give up.
+        Without a name, the model is the only one that supports `use`. `wait` waits while the model is being loaded,
+        and may give up. Entering the context raises the same errors as `ModelSlots.acquire`. It does not raise if
+        there is no such model: then the methods below raise the error. A run that has reserved a place in the model's
+        queue also keeps the model loaded.
         """
         return Loaded(self, name, use, waits_for_room=waits_for_room, wait=wait)
 
     def model(self, name: str | None) -> ServedModel:
-        """The generating model that a request names; if it names none, the only one."""
+        """The generating model that a request names. Without a name, the only generating model."""
         found = self._chosen(name, "generates")
         if not found.generates:
             uses, paths = uses_of(found.engine), paths_of(found.engine)
@@ -56,14 +56,14 @@ class ModelLookup:
         return found
 
     def embedding_model(self, name: str | None) -> tuple[ServedModel, EmbeddingEngine]:
-        """The embedding model that a request names; if it names none, the only one."""
+        """The embedding model that a request names, and its engine. Without a name, the only embedding model."""
         found = self._chosen(name, "embeds")
         if found.embedder is None:
             raise self._unable(found, "does not embed. Models that do", "embeds")
         return found, found.embedder
 
     def scoring_model(self, name: str | None) -> tuple[ServedModel, ScoringEngine]:
-        """The reranking model that a request names; if it names none, the only one."""
+        """The reranking model that a request names, and its engine. Without a name, the only reranking model."""
         found = self._chosen(name, "reranks")
         if found.scorer is None:
             raise self._unable(found, "does not rerank. Models that do", "reranks")
@@ -77,7 +77,7 @@ class ModelLookup:
         )
 
     def any_model(self, name: str | None) -> ServedModel:
-        """The model of any kind that a request names; if it names none, the only one."""
+        """The model that a request names, whatever its uses. Without a name, the only model."""
         return self._chosen(name, None)
 
     def visible_slots(self) -> list[ModelSlot]:
@@ -85,7 +85,8 @@ class ModelLookup:
         return [slot for slot in self.slots.slots.values() if any(map(self.may_use, slot.names))]
 
     def may_use(self, name: str) -> bool:
-        """Whether the current request's principal may use a model, by any of its names."""
+        """Whether the current request's principal may use the model of that name. Any name of the model may permit
+        it."""
         principal = current_principal()
         if principal is None or principal.models is None:
             return True
@@ -96,9 +97,10 @@ class ModelLookup:
     async def candidates(
         self, name: str | None, *, api: str, use: ModelUse, owner: str | None, size: int
     ) -> Sequence[str | None]:
-        """The models that may answer a request which names the model `name`, in order of trial: names of models and
-        adapters, loaded or not; or just `name` if nothing routes it. `api`, `owner` and `size` are those of
-        `RoutingRequest`.
+        """The models to try for a request that names the model `name`, in order.
+
+        Returns names of models and adapters, loaded or not; or just `name` if no router or route concerns it. `api`,
+        `owner` and `size` are explained in `RoutingRequest`.
         """
         if not self.routing.concerns(name):
             return (name,)
@@ -122,12 +124,12 @@ class ModelLookup:
         found = [each for each in own if each in able]
         if found:
             return found
-        # Models of another kind, or that could not be loaded: the error says so.
+        # All of them have other uses, or could not be loaded. Return one, so that the error says so.
         usable = [each for each in own if self.slots.find(each) is not None and self.may_use(each)]
         return usable[:1] or (name,)
 
     def _target(self, name: str) -> str:
-        """For a route, the first of its models that the principal may use; otherwise `name`."""
+        """If `name` is a route, the first of its models that the principal may use; otherwise `name`."""
         for target in self.routing.routes.targets.get(name, ()):
             own = self.slots.aliases.get(target, target)
             if self.slots.find(own) is not None and self.may_use(own):
@@ -135,7 +137,7 @@ class ModelLookup:
         return name
 
     def _names(self, use: ModelUse | None) -> list[str]:
-        """Names of all models, loaded or not, that may support `use`, and that the principal may use."""
+        """Names of all models, loaded or not, that may support `use` and that the principal may use."""
         return [
             name
             for slot in self.slots.slots.values()
@@ -145,8 +147,11 @@ class ModelLookup:
         ]
 
     def slot_for(self, name: str | None, use: ModelUse | None) -> ModelSlot | None:
-        """The slot of the model that a request names. Without a name, the only one that may support `use`. None if
-        there is none, or more than one, or the principal may not use it."""
+        """The slot of the model that a request names. Without a name, the slot of the only model that may support
+        `use`.
+
+        None if there is no such model or more than one, or if the principal may not use it.
+        """
         if name is None:
             names = self._names(use)
             slots = {id(slot): slot for each in names if (slot := self.slots.find(each))}
@@ -156,7 +161,8 @@ class ModelLookup:
         return self.slots.find(name) if self.may_use(name) else None
 
     def _chosen(self, name: str | None, use: ModelUse | None) -> ServedModel:
-        """The model of that name, even if it does not support `use`. Without a name, the only one that supports it."""
+        """The model of that name, even if it does not support `use`. Without a name, the only model that may support
+        `use`."""
         self.check_open()
         if name is not None:
             return self.known_model(name)
@@ -176,8 +182,11 @@ class ModelLookup:
         )
 
     def known_model(self, name: str) -> ServedModel:
-        """The model with that name or alias; for a route, the first of its models. Raises `ModelNotFound`, also if the
-        current request's principal may not use it, or `EngineUnavailable` for one that is not loaded."""
+        """The loaded model with that name or alias. For a route, the first of its models that the principal may use.
+
+        Raises `ModelNotFound` if there is none or the current request's principal may not use it, and
+        `EngineUnavailable` if it is not loaded.
+        """
         if self.routing.routes.targets:
             name = self._target(name)
         if not self.may_use(name):
@@ -196,7 +205,7 @@ class ModelLookup:
                 f"The model '{name[:100]}' does not exist here. Models: {names}.", param="model"
             )
         if slot.state == "failed":
-            # The reason may have paths and addresses, which are for the log.
+            # The reason may contain paths and addresses, which clients must not see.
             raise EngineUnavailable(
                 f"The model '{name}' could not be opened, and the server's log says why. Use another model: {names}."
             )
@@ -256,7 +265,7 @@ class Loaded(AbstractAsyncContextManager[None]):
             except ModelNotFound:
                 if lookup.slot_for(self._name, self._use) in (None, slot):
                     raise
-                continue  # replaced by another with that name
+                continue  # another slot with that name has replaced it
             self._slot = slot
             return
 

@@ -1,4 +1,4 @@
-"""A configured model, loaded or not: its name, its queue, and when it may be unloaded."""
+"""The slot of a configured model, loaded or not: its name, its state, its queue, and when it is unloaded."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ModelState: TypeAlias = Literal["unloaded", "loading", "loaded", "unloading", "f
 STATES: Final[tuple[ModelState, ...]] = get_args(ModelState)
 
 ModelUse: TypeAlias = Literal["generates", "embeds", "reranks"]
-"""A use of models. One may have several."""
+"""A use of models. A model may have several."""
 
 Open: TypeAlias = Callable[["ModelSlot", AsyncExitStack], Awaitable[Sequence[ServedModel]]]
-"""Opens a slot's model within the stack. Returns the model, and then its adapters. Raises `ConfigurationError`."""
+"""Opens a slot's model within the stack. Returns the model, followed by its adapters. Raises `ConfigurationError`."""
 
 logger = logging.getLogger("gateway.runtime.model_slot")
 
 
 class ModelSlot:
-    """A configured model, loaded or not. It keeps its name and its queue while it is loaded and unloaded."""
+    """A configured model, loaded or not. Its name and its queue persist when the model is loaded or unloaded."""
 
     def __init__(
         self,
@@ -42,13 +42,14 @@ class ModelSlot:
         engine_identity: object = None,
         several: Callable[[], bool] = bool,
     ) -> None:
-        """`engine_identity` is equal for slots of which one can serve with the engine of the other. `several`: see `Admission`."""
+        """`engine_identity`: equal for slots that could use the same engine. `several`: see `Admission`."""
         self.name = name
         self.config = config
         self.open_model = open_model
         self.engine_identity = engine_identity
         self.is_staged = False
-        """Whether it is not served yet, and may be loaded beside the slot that it replaces."""
+        """Whether the slot is not served yet. It may then be loaded while the slot that it will replace is still
+        loaded."""
         self.admission = Admission(
             name,
             max_running=config.max_running,
@@ -62,26 +63,26 @@ class ModelSlot:
         self.served: Sequence[ServedModel] = ()
         """The model and its adapters while it is loaded."""
         self.tools = AvailableTools()
-        """The tools of the gateway that requests to the model may use."""
+        """The gateway's tools that requests to the model may use."""
         self.adapters: tuple[str, ...] = ()
-        """Names of its adapters, as far as they are known."""
+        """Names of the model's adapters; known after the model was first loaded."""
         self.uses: frozenset[ModelUse] | None = None
         """The uses of the model; None before it was first loaded."""
         self.failure: ConfigurationError | None = None
-        """Why the last attempt to load it failed."""
+        """The error of the last attempt to load the model, if it failed."""
         self.failures = 0
         self.retry_at = 0.0
         self.last_used = 0.0
         self.waiting = 0
-        """Requests that wait until it is loaded."""
+        """Number of requests that wait until the model is loaded."""
         self.has_room = False
-        """Whether it counts for `max_loaded`."""
+        """Whether the model counts towards `max_loaded`."""
         self.retired = False
-        """Whether it is no longer served: removed, or replaced by another slot."""
+        """Whether the slot is no longer served: it was removed, or replaced by another slot."""
         self.created = int(time.time())
-        """Unix time at which the model was loaded, or configured."""
+        """Unix time at which the model was loaded; before that, at which it was configured."""
         self.task: asyncio.Task[None] | None = None
-        """The owner of the open engine: loads it, waits, and closes it."""
+        """The task that opens the engine, keeps it open, and closes it."""
         self._holds = 0
         self._unload = asyncio.Event()
         self._idle = asyncio.Event()
@@ -90,24 +91,24 @@ class ModelSlot:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request uses the model."""
+        """Whether no request uses the model or waits for it."""
         return not (self._holds or self.admission.running or self.admission.waiting)
 
     @property
     def names(self) -> Iterator[str]:
-        """Its name and those of its adapters."""
+        """The model's name and its adapters' names."""
         yield self.name
         yield from self.adapters
 
     def may(self, use: ModelUse | None) -> bool:
-        """Whether it supports, or may support, `use`; None: any use. A model that was never loaded may support any,
-        unless loading it has failed."""
+        """Whether the model supports or may support `use`; None: any use. A model that was never loaded may support
+        all uses, unless loading it has failed."""
         if self.uses is None:
             return not self.failures
         return use is None or use in self.uses
 
     def hold(self) -> None:
-        """Keep a loaded model from being unloaded, until `release`."""
+        """Keep a loaded model from being unloaded until `release` is called."""
         self._holds += 1
         self.last_used = time.monotonic()
 
@@ -117,7 +118,7 @@ class ModelSlot:
             self._note_use_ended()
 
     def ask_to_unload(self) -> None:
-        """Unload it as soon as no request uses it. New ones wait, and load it again."""
+        """Unload the model as soon as no request uses it. New requests wait, and load it again."""
         self.state = "unloading"
         self._unload.set()
 
@@ -129,7 +130,7 @@ class ModelSlot:
             await self._idle.wait()
 
     def end(self) -> None:
-        """Unload it at once. For shutdown, when all requests have ended."""
+        """Unload the model without waiting for requests. For shutdown, when all requests have ended."""
         self._ending = True
         self._unload.set()
         self._idle.set()
@@ -150,7 +151,7 @@ class ModelSlot:
         self.watch_idle()
 
     def serve(self, served: Sequence[ServedModel]) -> None:
-        """Use these objects for new requests: the model, and then its adapters."""
+        """Use these objects for new requests: the model, followed by its adapters."""
         self.served = [msgspec.structs.replace(each, tools=self.tools) for each in served]
         self.adapters = tuple(each.name for each in served[1:])
 
@@ -161,7 +162,7 @@ class ModelSlot:
             self.watch_idle()
 
     def watch_idle(self) -> None:
-        """Unload the model when it has been idle for `idle_unload` seconds."""
+        """Start the timer that unloads the model after it has been idle for `idle_unload` seconds."""
         if self._timer is None and self.config.idle_unload is not None and self.state == "loaded":
             self._look_in(self.config.idle_unload)
 
@@ -172,7 +173,7 @@ class ModelSlot:
         self._timer = None
         idle = self.config.idle_unload
         if self.state != "loaded" or idle is None or not self.is_idle:
-            return  # watched again when it is loaded, or idle
+            return  # `watch_idle` is called again when the model is loaded or idle
         left = self.last_used + idle - time.monotonic()
         if left > 0:
             self._look_in(left)

@@ -1,4 +1,4 @@
-"""The configured models, of which some are loaded: loading on demand, unloading, and requests that wait for a model."""
+"""The slots of all configured models: loading on demand, unloading, and requests that wait for a model."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ from gateway.tools.available import AvailableTools
 logger = logging.getLogger("gateway.runtime.model_slots")
 
 MAX_BACK_OFF: Final = 60.0
-"""Maximum number of seconds between two attempts to load a model that fails. The first is 1 second, and each doubles it."""
+"""Maximum pause between two attempts to load a failing model, in seconds. The pause begins with 1 second, and doubles
+after each failure."""
 
 
 class ModelSlots:
-    """All configured models of a process. At most `max_loaded` are loaded at a time; None means any number."""
+    """The slots of all configured models in a process. At most `max_loaded` models are loaded at a time; None: no
+    limit."""
 
     def __init__(
         self, metrics: Metrics, *, max_loaded: int | None = None, wait_seconds: float = 3600.0
     ) -> None:
-        """`wait_seconds`: time limit for a request that waits until its model is loaded."""
+        """`wait_seconds`: time limit for a request that waits until its model is loaded, in seconds."""
         self.slots: dict[str, ModelSlot] = {}
         self.models: dict[str, ServedModel] = {}
-        """What is loaded, with adapters, by name."""
+        """The loaded models and their adapters, by name."""
         self.aliases: dict[str, str] = {}
         self.max_loaded = max_loaded
         self.wait_seconds = wait_seconds
         self.changing_adapters = asyncio.Lock()
-        """Held while an adapter is loaded or unloaded, because two could have the same name."""
+        """Held while an adapter is loaded or unloaded, because two concurrent requests could use the same name."""
         self._metrics = metrics
         self.starting = True
-        """Whether failures to load required models end the process."""
+        """Whether the process is starting. A failure to load a required model then ends it."""
         self._changed = asyncio.Event()
         self._owners: dict[asyncio.Task[None], ModelSlot] = {}
-        """The owners of open engines, retired ones too."""
+        """Maps the tasks that hold engines open to their slots, including retired slots."""
 
     def add(self, slot: ModelSlot) -> None:
-        """Serve `slot` under its name and its aliases. A slot with the same name is retired."""
+        """Serve `slot` under its name and its aliases. An earlier slot of the same name is retired."""
         self.retire(slot.name)
         self.slots[slot.name] = slot
         self.aliases.update(dict.fromkeys(slot.config.aliases, slot.name))
@@ -62,8 +64,8 @@ class ModelSlots:
         self._metrics.model_state(slot.name, slot.state, STATES)
 
     def replace(self, made: Iterable[ModelSlot], configs: Mapping[str, ModelConfig]) -> None:
-        """Serve the models of `configs`, in that order: those in `made` with these slots, others with theirs. Slots that are not
-        used any more are retired."""
+        """Serve the models of `configs`, in that order, with the new slots in `made`, and otherwise with their
+        existing slots. Slots that are no longer used are retired."""
         for name in [name for name in self.slots if name not in configs]:
             self.retire(name)
         for slot in made:
@@ -75,7 +77,7 @@ class ModelSlots:
         self.aliases = {alias: name for name, config in configs.items() for alias in config.aliases}
 
     def discard(self, slot: ModelSlot) -> None:
-        """Close a staged slot, which is not going to be served."""
+        """Close a staged slot that will not be served."""
         slot.retired = True
         if slot.state == "loaded":
             slot.ask_to_unload()
@@ -100,11 +102,12 @@ class ModelSlots:
         return slot
 
     def named(self, name: str) -> ModelSlot | None:
-        """The slot of a model by its name or an alias."""
+        """The slot of the model with that name or alias; None if there is none."""
         return self.slots.get(self.aliases.get(name, name))
 
     def find(self, name: str) -> ModelSlot | None:
-        """The slot of a model by its name, an alias, or the name of an adapter that is known."""
+        """The slot of the model with that name or alias, or with a known adapter of that name; None if there is
+        none."""
         own = self.aliases.get(name, name)
         found = self.slots.get(own)
         if found is not None:
@@ -112,7 +115,8 @@ class ModelSlots:
         return next((slot for slot in self.slots.values() if own in slot.adapters), None)
 
     async def load(self, slot: ModelSlot) -> None:
-        """Load a model now, also if it has just failed. Returns when it is loaded; raises `ConfigurationError` if it cannot be."""
+        """Load a model now, even if an attempt has just failed. Returns when the model is loaded. Raises
+        `ConfigurationError` if it cannot be loaded."""
         while slot.state != "loaded":
             self._check_served(slot)
             if slot.state in ("unloaded", "failed"):
@@ -122,7 +126,8 @@ class ModelSlots:
                 raise slot.failure
 
     async def unload(self, slot: ModelSlot) -> None:
-        """Unload a model. Returns when it is unloaded, or at once if requests use it: it is unloaded when they have ended."""
+        """Unload a model, and wait for it. If requests use the model, return immediately; it is unloaded when they
+        have ended."""
         if slot.state == "loaded":
             self.ask_to_unload(slot)
         while slot.state == "unloading" and slot.is_idle:
@@ -133,10 +138,11 @@ class ModelSlots:
         self._note(slot)
 
     async def acquire(self, slot: ModelSlot, *, waits_for_room: bool = True) -> None:
-        """Hold a model, once it is loaded. `slot.release()` ends that.
+        """Load a model if necessary, and keep it from being unloaded until `slot.release()`.
 
-        `waits_for_room`: whether to wait until another model can be unloaded that is in use. Raises `RateLimited` if too many
-        requests wait, and `EngineUnavailable` if the model cannot be loaded.
+        `waits_for_room`: whether to wait for room while all other loaded models are in use. Raises `RateLimited` if
+        too many requests wait, `EngineUnavailable` if the model cannot be loaded, `ModelNotFound` if it is no longer
+        served, and `DeadlineExceeded` if it is not loaded within `wait_seconds`.
         """
         if slot.state == "loaded":
             slot.hold()
@@ -182,7 +188,7 @@ class ModelSlots:
             raise ModelNotFound(f"The model '{slot.name}' is not served any more.", param="model")
 
     def _unavailable(self, slot: ModelSlot) -> EngineUnavailable:
-        # The reason may have paths and addresses, which are for the log.
+        # The reason may contain paths and addresses, which clients must not see.
         seconds = max(1, math.ceil(slot.retry_at - time.monotonic()))
         return EngineUnavailable(
             f"The model '{slot.name}' could not be opened, and the server's log says why. Retry in {seconds} s, or use another model.",
@@ -192,13 +198,13 @@ class ModelSlots:
     def _begin(self, slot: ModelSlot) -> None:
         slot.begin()
         self._note(slot)
-        # In a context of its own: the engine is not the caller's whose request needs it first.
+        # In a context of its own: the engine must not belong to the caller whose request needs it first.
         slot.task = task = asyncio.create_task(self._hold_open(slot), context=Context())
         self._owners[task] = slot
         task.add_done_callback(self._owners.pop)
 
     async def _hold_open(self, slot: ModelSlot) -> None:
-        """Load a model, wait until it is to be unloaded, and close it. One task does all of it."""
+        """Load a model, wait until it is to be unloaded, and close it. All in one task, as context managers require."""
         state: ModelState = "unloaded"
         try:
             if slot.is_staged:
@@ -215,7 +221,7 @@ class ModelSlots:
             state = "failed"
             self._failed(slot, error)
         except Exception as error:
-            # Opening raises `ConfigurationError`; but an engine may raise anything when it is closed.
+            # Opening raises `ConfigurationError`, but an engine may raise anything when it is closed.
             logger.exception("model %s: %s failed", slot.name, slot.state)
             if slot.state == "loading":
                 state = "failed"
@@ -251,14 +257,14 @@ class ModelSlots:
         slot.watch_idle()
 
     def is_name_used(self, name: str, *, besides: ModelSlot | None = None) -> bool:
-        """Whether a model, an adapter or an alias has that name; names of `besides` and its adapters do not count."""
+        """Whether a model, an adapter or an alias has that name. The names of the slot `besides` do not count."""
         if name in self.aliases:
             return True
         own = None if besides is None else besides.name
         return any(name in slot.names for slot in self.slots.values() if slot.name != own)
 
     def serve(self, slot: ModelSlot, served: Sequence[ServedModel]) -> None:
-        """Use these objects for new requests to a loaded model: the model, and then its adapters."""
+        """Use these objects for new requests to a loaded model: the model, followed by its adapters."""
         for model in slot.served:
             self.models.pop(model.name, None)
         slot.serve(served)
@@ -272,7 +278,8 @@ class ModelSlots:
             self._metrics.watch_engine(slot.name, engine)
 
     def offer_tools(self, tools: Mapping[str, AvailableTools]) -> None:
-        """Let new requests use these tools of the gateway, by the names of models in the configuration."""
+        """Let new requests use these tools of the gateway. `tools` is keyed by the models' names in the
+        configuration."""
         for name, offered in tools.items():
             slot = self.slots[name]
             slot.tools = offered
@@ -297,7 +304,10 @@ class ModelSlots:
             logger.error("model %s could not be opened: %s", slot.name, error)
 
     async def _make_room(self, slot: ModelSlot) -> None:
-        """Wait until fewer than `max_loaded` others are loaded. The least recently used is unloaded, an idle one if there is."""
+        """Wait until fewer than `max_loaded` models are loaded, and count `slot` among them.
+
+        Unloads the least recently used idle model; if none is idle, the least recently used one.
+        """
         while not self._has_room():
             others = [each for each in self.slots.values() if each.has_room]
             if not any(each.state == "unloading" for each in others):
@@ -315,7 +325,7 @@ class ModelSlots:
         return sum(slot.has_room for slot in self.slots.values()) < self.max_loaded
 
     def _could_make_room(self) -> bool:
-        """Whether there is room, or an idle model that can go."""
+        """Whether there is room for a model, or an idle model could be unloaded."""
         return self._has_room() or any(
             slot.has_room and slot.is_idle and slot.state in ("loaded", "unloading")
             for slot in self.slots.values()
@@ -327,7 +337,7 @@ class ModelSlots:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake everything that waits for a change of a state."""
+        """Wake all tasks that wait for a change of a slot's state."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -335,7 +345,7 @@ class ModelSlots:
         await self._changed.wait()
 
     async def close(self) -> None:
-        """Close all engines, the last opened first."""
+        """Close all engines, in the reverse order of opening."""
         for slot in [*self.slots.values()]:
             slot.stop_watching()
         for task, slot in reversed(self._owners.copy().items()):

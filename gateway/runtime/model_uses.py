@@ -1,4 +1,4 @@
-"""What a model is used for: generating, embedding or reranking; and placeholders for models that do not generate."""
+"""The uses of models (generating, embedding, reranking), and placeholders for models that do not generate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def generates(engine: Engine) -> bool:
 
 
 def check_engine(engine: Engine, name: str, where: str) -> None:
-    """Raise `ConfigurationError` if an engine, registered under `name`, lacks methods for its capabilities or has none."""
+    """Raise `ConfigurationError` if an engine has no use, or lacks the methods of its capabilities.
+
+    `name` is the name under which the engine is registered; `where` is the configuration key, for the message.
+    """
     claimed = engine.capabilities
     if "embeddings" in claimed and not isinstance(engine, EmbeddingEngine):
         raise ConfigurationError(
@@ -49,13 +52,13 @@ def uses_of(engine: Engine) -> str:
 
 
 def paths_of(engine: Engine) -> str:
-    """The APIs of an engine that does not generate."""
+    """The API paths of an engine that does not generate, for messages."""
     paths = {"embeddings": "/v1/embeddings", "rerank": "/v1/rerank"}
     return " or ".join(path for name, path in paths.items() if name in engine.capabilities)
 
 
 class NoRenderer:
-    """A `PromptRenderer` that is never called."""
+    """The placeholder `PromptRenderer` of models that do not generate. Raises `Unsupported` if it is called."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -65,7 +68,7 @@ class NoRenderer:
 
 
 class NoFormat:
-    """An `OutputFormat` that is never called."""
+    """The placeholder `OutputFormat` of models that do not generate. Raises `Unsupported` if it is called."""
 
     name = "none"
     keeps_special_tokens = False

@@ -1,4 +1,4 @@
-"""Context managers that are entered and left in a task of their own."""
+"""Context managers that are entered and left in a separate task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 class Owned(Generic[T]):
-    """An open context manager. It can be closed from any task, and in any order with others."""
+    """A context manager that can be closed from any task, and in any order relative to others.
+
+    A separate task enters and leaves it.
+    """
 
     def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
         self._manager = manager
@@ -20,7 +23,7 @@ class Owned(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What the context manager returned. Only once it is open."""
+        """The value that the context manager returned. Raises if it is not open."""
         return self._opened.result()
 
     async def open(self) -> T:
@@ -33,7 +36,7 @@ class Owned(Generic[T]):
             await asyncio.wait((task,))
             raise
         if not self._opened.done():
-            task.result()  # raises why it could not be opened
+            task.result()  # raises the error of entering
         return self.value
 
     async def close(self) -> None:

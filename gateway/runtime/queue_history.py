@@ -1,4 +1,7 @@
-"""The queues of models over the last hour, for administrators. Sampled once a second; what ran between two samples counts."""
+"""The queues of models over the last hour, for administrators.
+
+Sampled once a second. For running requests, the maximum between two samples counts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ MINUTES: Final = 60
 
 
 class QueueHistory:
-    """The last hour of each model in this process, by minutes."""
+    """Maxima of running and waiting requests of each model in this process, for each minute of the last hour."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock` returns Unix time."""
@@ -22,7 +25,7 @@ class QueueHistory:
         self._minutes: dict[str, deque[QueueMinute]] = {}
 
     def sample(self, slots: Iterable[ModelSlot]) -> None:
-        """Look at the queues now. What is looked at no more is forgotten."""
+        """Sample the queues of `slots`. The histories of other models are deleted."""
         at = int(self._clock()) // 60 * 60
         kept: dict[str, deque[QueueMinute]] = {}
         for slot in slots:
@@ -35,5 +38,5 @@ class QueueHistory:
         self._minutes = kept
 
     def of(self, name: str) -> Sequence[QueueMinute]:
-        """The minutes of a model, oldest first."""
+        """The minutes of a model, oldest first. Empty for an unknown model."""
         return list(self._minutes.get(name, ()))

@@ -1,4 +1,4 @@
-"""Routing: the models that may answer a request, in order of trial."""
+"""Routing: which models to try for a request, and in which order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Routes:
     def __init__(
         self, routes: Mapping[str, RouteConfig], *, source: random.Random | None = None
     ) -> None:
-        """`source` draws the order of models with weights."""
+        """`source` is the random generator for the order of models with weights."""
         self.targets: Mapping[str, Sequence[str]] = {
             name: route.models for name, route in routes.items()
         }
-        """The models of each route as they are configured."""
+        """The models of each route, in the configured order."""
         self._routes = routes
         self._random = source or random.Random()  # noqa: S311 (shares of requests, no secret)
 
@@ -52,20 +52,21 @@ class Routes:
 
 
 class Routing:
-    """The routers of a gateway, and its routes."""
+    """The gateway's routers and configured routes."""
 
     def __init__(self, routes: Routes, routers: Sequence[Router] = ()) -> None:
         self.routes = routes
         self.routers = (*routers, routes)
-        """All of them, in the order in which they are asked."""
+        """All routers in the order in which they are asked. The routes of the configuration are the last."""
         self._asks_all = bool(routers)
 
     def concerns(self, name: str | None) -> bool:
-        """Whether a request for that model has to be routed."""
+        """Whether a request that names that model must be routed."""
         return self._asks_all or name in self.routes.targets
 
     async def choose(self, request: RoutingRequest) -> Sequence[str] | None:
-        """The names of the first router that has an answer; None if the request goes to the model that it names."""
+        """The models chosen by the first router that returns any; None if the request goes to the model that it
+        names."""
         for router in self.routers:
             names = await router.candidates(request)
             if names is not None:

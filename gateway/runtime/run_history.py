@@ -1,4 +1,5 @@
-"""Runs as administrators see them: those in progress, and the last that have ended. Without texts of requests or answers."""
+"""Runs as administrators see them: runs in progress, and those that ended last. Without texts of requests or
+answers."""
 
 from __future__ import annotations
 
@@ -14,26 +15,26 @@ from gateway.request_stats import Phase, RunStats, clock
 from gateway.wire.inventory import ListedPhase, ListedRun, RunState
 
 _PROCESS: Final = token_hex(6)
-"""Tells the runs of this process from those of others."""
+"""Distinguishes the runs of this process from those of other processes."""
 
 
 class RunHistory:
-    """The last runs of this process that have ended."""
+    """The runs of this process that ended last."""
 
     def __init__(self, most: int) -> None:
-        """`most` runs are kept."""
+        """`most`: the maximum number of runs to keep."""
         self.most = most
         self._runs: deque[ListedRun | tuple[RunStats, Principal | None]] = deque(maxlen=most)
 
     def ended(self, stats: RunStats, principal: Principal | None) -> None:
         """Keep a run that has ended."""
         if stats.content is None and stats.span is None:
-            self._runs.append((stats, principal))  # made readable when somebody reads it
+            self._runs.append((stats, principal))  # converted when it is read
         else:  # the texts and the span are not kept
             self._runs.append(listed_run(stats, principal))
 
     def newest_first(self) -> Sequence[ListedRun]:
-        """The runs that are kept, the newest one first."""
+        """The kept runs, newest first."""
         return [
             each if isinstance(each, ListedRun) else listed_run(*each)
             for each in reversed(self._runs)
@@ -46,7 +47,7 @@ def run_id(stats: RunStats) -> str:
 
 
 def listed_run(stats: RunStats, principal: Principal | None) -> ListedRun:
-    """A run as it is now."""
+    """The present state of a run, for administrators."""
     usage = stats.usage
     firsts = [each.run.at for each in stats.generations if each.run.at]
     first = stats.first_token or min(firsts, default=0.0)
@@ -89,7 +90,7 @@ def _state(stats: RunStats) -> RunState:
 
 
 def _phases(stats: RunStats) -> Iterator[Phase]:
-    """All runs; those in progress as if they ended now."""
+    """All phases of a run. Phases in progress are reported as if they ended now."""
     now = stats.ended or clock()
     if stats.queued:
         yield Phase("queue", "", stats.queued, stats.admitted or now)

@@ -1,7 +1,8 @@
-"""Encryption of reasoning and summaries (`encrypted_content`), which clients that store nothing carry between requests.
+"""Encryption of reasoning and summaries (`encrypted_content`), which clients send back if the server stores nothing.
 
 Uses Fernet (AES-128 in CBC mode with HMAC-SHA256) of the `cryptography` package. The first key encrypts and all keys
-decrypt, so that keys can be rotated. Replicas with the same keys can read each other's content.
+decrypt, so that keys can be rotated. Replicas with the same keys can read each other's content. In this module, keys
+are encryption keys, not API keys.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ logger = logging.getLogger("gateway.runtime.sealing")
 
 
 Replaces: TypeAlias = Literal["nothing", "context", "all"]
-"""Which preceding items a compaction replaces. "nothing": `/v1/responses/compact` returns the remaining items as well.
-"context": compacted within a response; messages that the client sends again remain. "all": everything, including the
-messages that are kept inside."""
+"""Which preceding items a compaction replaces.
+
+"nothing": none; `/v1/responses/compact` returns the remaining items as well. "context": all items except messages
+that the client sends again; for a compaction within a response. "all": all items; the messages to keep are inside the
+compaction."""
 
 _KEY: Final = "reasoning_key"
 _KEY_SECONDS: Final = 10 * 365 * 86_400.0
@@ -35,7 +38,8 @@ _SUMMARY = "Summary of the conversation before this point:\n\n"
 
 
 class SealReasoning(Protocol):
-    """Encrypts the text of a reasoning item, and what its engine encrypted, for the client."""
+    """Encrypts the text of a reasoning item for the client, with the content that the engine itself encrypted, if
+    any."""
 
     def __call__(self, text: str, *, encrypted: str | None) -> str: ...
 
@@ -46,25 +50,25 @@ class _Sealed(Struct, frozen=True, omit_defaults=True):
     text: str
     owner: str | None = None
     model: str | None = None
-    """The model that wrote it; None if unknown."""
+    """The model that wrote the text; None if unknown."""
     replaces: Replaces = "nothing"
     encrypted: str | None = None
-    """What the engine of reasoning encrypted itself."""
+    """Reasoning content that the engine itself encrypted."""
     kept: Sequence[Message] = ()
-    """Messages kept unchanged after the summary. Those that are not the user's come before it."""
+    """Messages kept unchanged by a compaction. The user's messages follow the summary, others precede it."""
 
 
 _decode = msgspec.json.Decoder(_Sealed).decode
 
 
 class Sealer:
-    """Encrypts reasoning and summaries, and decrypts them for their owner only, until they expire."""
+    """Encrypts reasoning and summaries. Decrypts them only for their owner, and until they expire."""
 
     def __init__(self, keys: Sequence[str], *, lifetime: float = 0.0) -> None:
-        """`keys` are Fernet keys (32 bytes in URL-safe base64). Raises `ConfigurationError` for anything else.
+        """`keys` are Fernet keys (32 bytes in URL-safe base64). Raises `ConfigurationError` if one is invalid.
 
-        Without keys, a key is generated for this process, and its content is unreadable afterwards. `lifetime` is in
-        seconds; 0 means no expiry.
+        Without keys, a key is generated; content encrypted with it is unreadable after the end of this process.
+        `lifetime` is in seconds; 0: content does not expire.
         """
         self._lifetime = lifetime
         try:
@@ -86,8 +90,11 @@ class Sealer:
     async def create(
         cls, keys: Sequence[str], values: SharedValues | None, *, lifetime: float
     ) -> Sealer:
-        """Create with the configured keys or, if there are none, with one that all processes sharing `values` agree on, and their
-        successors. If there are no values either, with a key of this process."""
+        """Create a sealer with the configured keys.
+
+        Without keys, use a key that is stored in `values`, so that all processes that share `values` use the same
+        one, now and later. Without `values`, generate a key for this process.
+        """
         if keys or values is None:
             return cls(keys, lifetime=lifetime)
         fresh = Fernet.generate_key()
@@ -104,9 +111,10 @@ class Sealer:
         kept: Sequence[Message] = (),
         encrypted: str | None = None,
     ) -> str:
-        """Encrypt `text` for `owner` and `model` (None: any model; the author is unknown).
+        """Encrypt `text` for `owner`. `model` is the model that wrote it; None if unknown: any model may read it.
 
-        `encrypted` is what the engine of reasoning encrypted itself. A compaction also states what it `replaces` and carries the messages that it keeps.
+        `encrypted` is reasoning content that the engine itself encrypted. For a compaction, `replaces` says which
+        items it replaces, and `kept` are the messages that it keeps.
         """
         inner = _Sealed(text, owner, model, replaces, encrypted, kept)
         return self._fernet.encrypt(msgspec.json.encode(inner)).decode()
@@ -114,15 +122,19 @@ class Sealer:
     def open(
         self, sealed: str, owner: str | None, param: str | ParamPath, *, model: str
     ) -> str | None:
-        """Decrypt for `model`; None if another model wrote it. Raises `InvalidRequest` if the content is damaged or expired,
-        belongs to another owner, or was encrypted with an unknown key."""
+        """Decrypt a text for `owner` and `model`; None if another model wrote it.
+
+        Raises `InvalidRequest` for the parameter `param` if the content is damaged or expired, belongs to another
+        owner, or was encrypted with an unknown key.
+        """
         inner = self.open_complete(sealed, owner, param)
         return inner.text if inner.model in (None, model) else None
 
     def open_complete(
         self, sealed: str, owner: str | None, param: str | ParamPath, *, stored: bool = False
     ) -> _Sealed:
-        """Decrypt the whole payload, whichever model wrote it. What is `stored` here does not expire."""
+        """Decrypt the whole payload, whichever model wrote it. Raises like `open`. `stored`: whether the content was
+        stored by this server; it then does not expire."""
         try:
             inner = _decode(self._fernet.decrypt(sealed.encode()))
         except (InvalidToken, msgspec.MsgspecError):
@@ -153,8 +165,10 @@ def open_items(
     *,
     model: str,
 ) -> list[Item]:
-    """Decrypt the reasoning of items for `model`. Reasoning that has its text, or that another model wrote, is left unchanged:
-    the model then reads its summary, if it has one. A client cannot leave it out when it changes the model.
+    """Decrypt the reasoning in `sent` for `model`.
+
+    Reasoning with readable text is left unchanged. So is reasoning of another model, because a client cannot know
+    that it should leave it out when it changes the model; the model reads the summary instead, if there is one.
     """
     opened: list[Item] = []
     for index, item in enumerate(sent):
@@ -170,8 +184,8 @@ def open_items(
 def open_encrypted(
     context: Sequence[Item], sealer: Sealer, owner: str | None, *, model: str
 ) -> dict[str, str]:
-    """By item id: what engines encrypted themselves in the reasoning of `context`. Content that cannot be opened for
-    `owner` and `model` is left out."""
+    """Return the reasoning content that engines themselves encrypted in `context`, by item id. Content that cannot be
+    decrypted for `owner` and `model` is left out."""
     found: dict[str, str] = {}
     for item in context:
         if not isinstance(item, Reasoning) or not item.encrypted_content:
@@ -179,7 +193,7 @@ def open_encrypted(
         try:
             inner = sealer.open_complete(item.encrypted_content, owner, ())
         except InvalidRequest:
-            continue  # what the model needs of it was opened, or refused, before
+            continue  # `open_items` has already opened or refused what the model needs
         if inner.encrypted is not None and inner.model in (None, model):
             found[item.id] = inner.encrypted
     return found
@@ -188,21 +202,23 @@ def open_encrypted(
 def open_compactions(
     context: Sequence[Item], sealer: Sealer, owner: str | None, *, own: int
 ) -> list[Item]:
-    """The conversation as a model reads it, with each compaction replaced by its summary, whichever model wrote that.
+    """Return the conversation for a model, with each compaction replaced by its summary, whichever model wrote it.
 
-    A compaction made by a response replaces what precedes it. `own` is the index of the request's first own item: among
-    these, messages may remain, and compactions must not be expired. Errors name an item by its index in
-    `context`.
+    A compaction made within a response also replaces the items before it. `own` is the index of the first item that the
+    request itself contains; earlier items are stored. Messages of the request may remain (see `Replaces`), and its
+    compactions may have expired, which is an error. Errors name an item by its index in `context`.
     """
     opened: list[Item] = []
     sent: list[Item] = []
-    """The request's own messages that do not come from the model."""
+    """The request's own messages, without those of the model."""
     for index, item in enumerate(context):
         if not isinstance(item, Compaction):
             opened.append(item)
             if index >= own and isinstance(item, Message) and item.role != "assistant":
                 sent.append(item)
-        elif item.encrypted_content:  # otherwise the response ended before the summary did
+        elif (
+            item.encrypted_content
+        ):  # without it, the response ended before the summary was complete
             param = ("input", index, "encrypted_content")
             inner = sealer.open_complete(item.encrypted_content, owner, param, stored=index < own)
             if inner.replaces != "nothing":
@@ -215,7 +231,7 @@ def open_compactions(
 def compacted_context(
     summary: str, replaces: Replaces, kept: Sequence[Message], *, item_id: str = ""
 ) -> list[Item]:
-    """What the model reads in place of the compacted items."""
+    """The items that the model reads in place of the compacted items: the summary and the kept messages."""
     text = _SUMMARY + summary
     if replaces == "nothing":
         return [Message(id=item_id, role="assistant", content=[OutputText(text=text)])]

@@ -1,4 +1,4 @@
-"""A model that requests can use."""
+"""A loaded model or adapter that requests can use."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ SAMPLED: Final = (
     "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
     "repetition_penalty", "seed", "min_tokens",
 )  # fmt: skip
-"""The settings of sampling that a request, the configuration and the model's recommendation may give, in this order of precedence."""
+"""Sampling settings that may be set by a request, the configuration and the model's recommendation, in this order of
+precedence."""
 _sampled = attrgetter(*SAMPLED)
 
 
 class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
-    """One model name that requests can use, with everything that serves it."""
+    """A loaded model or adapter: the name that requests use, and the objects that serve it."""
 
     name: str
     config: ModelConfig
@@ -47,30 +48,32 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
     created: int
     """Unix time at which the model was loaded."""
     adapter: str | None = None
-    """Name of the LoRA adapter, if this is one, of the model `parent`."""
+    """Name of the LoRA adapter, if this is an adapter."""
     parent: str | None = None
+    """Name of the adapter's model, if this is an adapter."""
     schema_limits: SchemaLimits = SchemaLimits()
     """Limits on the constraints in requests."""
     fingerprint: str | None = None
     """See `gateway.loop.fingerprint`."""
     media_kinds: frozenset[MediaKind] = frozenset()
-    """The images and sounds that prompts of tokens may contain: what the engine takes and the renderer places."""
+    """The kinds of media that token prompts may contain: those that both the engine and the renderer support."""
     tools: AvailableTools = AvailableTools()
-    """The tools of the gateway that requests to the model may use."""
+    """The gateway's tools that requests to the model may use."""
     late: LateRefusingEngine | None = None
-    """The engine, if it may refuse requests only when it generates."""
+    """The engine, if it may refuse a request only when it begins to generate; otherwise None."""
     cites: bool = False
     """Whether the output format may give citations; see `gateway.protocols.CitingFormat`."""
     joins_outputs: bool = False
-    """Whether the outputs of an answer may be parsed as one; see `gateway.protocols.JoiningFormat`."""
+    """Whether several engine outputs of an answer may be joined and parsed as one; see
+    `gateway.protocols.JoiningFormat`."""
     pushing: PushingEngine | None = None
-    """The engine, if it can hand over outputs as it receives them."""
+    """The engine, if it can push outputs as it receives them; otherwise None."""
     why: str = ""
-    """Why this engine, renderer and format were chosen. For display."""
+    """Why this engine, renderer and output format were chosen. For display."""
     sampling: Sampling = Sampling()
-    """The configured settings, completed by the model's recommended ones. Computed, as `generates`."""
+    """The configured sampling settings, completed by the model's recommended ones. Computed from other attributes."""
     generates: bool = True
-    """Whether the model can generate."""
+    """Whether the model can generate. Computed from other attributes."""
 
     def __post_init__(self) -> None:
         configured, recommended = self.config.sampling, self.info.sampling
@@ -82,7 +85,8 @@ class ServedModel(Struct, frozen=True, kw_only=True, eq=False):
         force_setattr(self, "generates", generates(self.engine))
 
     def may_refuse(self, request: EngineRequest | None) -> bool:
-        """Whether the engine may still refuse `request`, which it has checked. None: whether it may refuse any."""
+        """Whether the engine may refuse `request` although it has checked it. None: whether it may so refuse any
+        request."""
         return self.late is not None and (request is None or self.late.may_refuse(request))
 
     @property

@@ -54,7 +54,7 @@ from gateway.wire.inventory import ListedPlugin
 
 
 class NamedApi(Struct, frozen=True):
-    """A further API that is open."""
+    """An open API of a plugin."""
 
     name: str
     """Its name in the configuration."""
@@ -68,7 +68,7 @@ class Run(Protocol):
 
     @property
     def principal(self) -> Principal | None:
-        """Who is served; None in anonymous mode."""
+        """The principal whose request it is; None in anonymous mode."""
         ...
 
     def stop(self, error: GatewayError) -> None:
@@ -76,23 +76,24 @@ class Run(Protocol):
         ...
 
     def revoke(self) -> bool:
-        """End the response because an administrator cancels it; False if its work has ended."""
+        """End the response because an administrator cancels it. Returns False if its work has already ended."""
         ...
 
 
 class WorkerAnswers(Struct, frozen=True):
-    """What other worker processes have answered."""
+    """Answers of the other worker processes to a question."""
 
     answers: Sequence[bytes]
     silent: Sequence[int]
-    """The ids of the processes that did not answer in time."""
+    """Ids of the processes that did not answer in time."""
 
 
 class Workers(Protocol):
     """The other worker processes of this server; implemented by `gateway.server.worker_sockets.WorkerSockets`."""
 
     async def ask(self, question: bytes, *, seconds: float) -> WorkerAnswers:
-        """What they answer in that time, which has a bound of its own."""
+        """Ask all of them, and return the answers that arrive within `seconds`, or within the implementation's own
+        limit."""
         ...
 
 
@@ -100,19 +101,20 @@ class Background(Protocol):
     """Runs responses independently of their clients; implemented by `gateway.responses.background.BackgroundRuns`."""
 
     async def start(self, run: Any) -> StoredResponse:
-        """Store a prepared run as queued and start it. Returns the stored record."""
+        """Store a prepared run as queued, and start it. Returns the stored record."""
         ...
 
     def live(self, response_id: str) -> Any:
-        """The live events of a response that this process runs; None if it does not run it."""
+        """The live events of a response; None if this process does not run it."""
         ...
 
     async def cancel(self, record: StoredResponse) -> StoredResponse:
-        """Cancel a response, whichever process runs it. Returns it in its terminal status."""
+        """Cancel a response, whichever process runs it. Returns the record with its terminal status."""
         ...
 
     def stop(self, error: GatewayError) -> None:
-        """Begin no more responses: those that wait are left to other processes. The process is being stopped."""
+        """Begin no more responses, because this process is being stopped. Waiting responses are left to other
+        processes."""
         ...
 
 
@@ -158,19 +160,19 @@ class Services:
         policies: Sequence[Policy],
         plugins: Sequence[ListedPlugin],
     ) -> None:
-        """`hook` is the plugin manager's hook caller. `tool_tables` is keyed like `[tools.<name>]`. `limiter` counts requests of
-        keys with limits. `documents` reads the files of requests."""
+        """`hook`: the plugin manager's hook caller. `tool_tables`: the tools of each table `[tools.<name>]`, by that
+        name. `limiter`: counts requests of API keys with limits. `documents`: reads the files of requests."""
         self.config = config
         self.strict = config.server.compatibility == "strict"
-        """Whether what OpenAI rejects is rejected."""
+        """Whether to reject requests that OpenAI would reject."""
         self.slots = slots
         self.store = store
         self.values: SharedValues = ProcessValues() if store is None else store
-        """Small values that last as long as what is stored."""
+        """Small shared values. They are kept in the store if there is one, otherwise in this process."""
         self.tool_tables = tool_tables
         self.limiter = limiter
         self.content_policy = content_policy(config.server.log_content, hook)
-        """Which texts are logged; None for none."""
+        """Decides which texts are logged; None if no texts are logged."""
         self.usage = usage
         self.tracer = tracer
         """Begins the spans of requests; None if nothing is traced."""
@@ -185,13 +187,13 @@ class Services:
         self.approvals = approvals
         self.apis = apis
         self.prompt_sources = [each.api for each in apis if isinstance(each.api, PromptSource)]
-        """What keeps the prompts of clients."""
+        """The APIs that store prompts of clients."""
         self.media: MediaReader | None = None
-        """Reads images and sounds; None if no model takes any."""
+        """Reads images and sounds; None if no model accepts any."""
         self.documents = documents
         self.policies = policies
         self.plugins = plugins
-        """What is installed, for administrators."""
+        """The installed plugins, for administrators."""
         self.lookup = ModelLookup(slots, routing, self.check_open)
         """Finds the models that requests name."""
         self.conversation_bounds = ConversationBounds(
@@ -204,31 +206,32 @@ class Services:
         self.timers = SharedTimers()
         self.runs: set[Run] = set()
         self.run_history: RunHistory | None = None
-        """The runs that have ended last; None if they are not kept."""
+        """The runs that ended last; None if they are not kept."""
         self.queue_history: QueueHistory | None = None
-        """The queues of the last hour; None if they are not kept."""
+        """The queues of the last hour; None if they are not recorded."""
         self.tool_probes = ToolProbes()
-        """What administrators found out of the tool servers."""
+        """Probes of the tool servers, and their last results, for administrators."""
         self.workers: Workers | None = None
         """The other worker processes; None if there are none."""
         self.in_progress = RequestsInProgress()
         self.send: SendInternal | None = None
-        """Sends a request to the application, within the process; None until the application has these services."""
+        """Sends a request to the application within the process; None until the application uses these services."""
         self.reload: Callable[[Config], Awaitable[None]] | None = None
-        """Uses another configuration, or raises `ConfigurationError` and changes nothing."""
+        """Switches to another configuration, or raises `ConfigurationError` and changes nothing."""
         self.draining = False
+        """Whether the server is shutting down and rejects new requests."""
         self.started = int(time.time())
-        """Unix time."""
+        """Unix time of the start."""
 
     def keep_runs(self, most: int) -> None:
-        """Keep at least the last `most` runs that end from now on."""
+        """Keep at least the last `most` runs that end from now on, and record the queues."""
         if self.run_history is None or self.run_history.most < most:
             self.run_history = RunHistory(most)
         if self.queue_history is None:
             self.queue_history = QueueHistory()
 
     def use_config(self, config: Config, tool_tables: Mapping[str, AvailableTools]) -> None:
-        """Use another configuration for new requests. The constructor's other arguments stay as they are."""
+        """Use another configuration for new requests. The constructor's other arguments do not change."""
         server = config.server
         self.config, self.tool_tables = config, tool_tables
         self.settings = RunSettings(request_timeout=server.request_timeout)
@@ -239,38 +242,38 @@ class Services:
 
     @property
     def models(self) -> Mapping[str, ServedModel]:
-        """What is loaded, with adapters, by name."""
+        """The loaded models and their adapters, by name."""
         return self.slots.models
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Further names of models. Values are names in the configuration."""
+        """Maps aliases to the models' names in the configuration."""
         return self.slots.aliases
 
     @property
     def unopened(self) -> list[str]:
-        """Names of the models that could not be loaded at the last attempt."""
+        """Names of the models whose last attempt to load failed."""
         return [slot.name for slot in self.slots.slots.values() if slot.state == "failed"]
 
     def tools_of(self, model: ServedModel) -> AvailableTools:
-        """The tools that requests to `model` may use, by the current request's principal."""
+        """The gateway's tools that the current request's principal may use with `model`."""
         return self.permitted_tools(model.name, model.config, model.tools)
 
     def permitted_tools(
         self, name: str, config: ModelConfig, whole: AvailableTools
     ) -> AvailableTools:
-        """Those of the tools of a model that the current request's principal may use."""
+        """The subset of a model's tools, `whole`, that the current request's principal may use."""
         principal = current_principal()
         if principal is None or principal.tools is None:
             return whole
         return permitted_to(principal, name, config, self.tool_tables, whole)
 
     def check_open(self) -> None:
-        """Raise `ServerShuttingDown` if no more requests are accepted."""
+        """Raise `ServerShuttingDown` if the server is shutting down."""
         if self.draining:
             raise ServerShuttingDown("The server is shutting down. Retry elsewhere, or later.")
 
     def stop_runs(self, error: GatewayError) -> None:
-        """End all running responses with `error`, which is reported to their readers."""
+        """End all running responses with `error`, which their clients receive."""
         for run in tuple(self.runs):
             run.stop(error)

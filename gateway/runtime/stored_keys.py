@@ -1,6 +1,7 @@
 """API keys in the store, which `gateway key add`, `set` and `revoke` change while servers run.
 
-All keys are one value. Beside it there is its version, a small value, by which servers see that it has changed without reading it.
+All keys are stored as one value. A second, small value contains their version, so that servers detect changes without
+reading all keys.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from gateway.task_context import running_task
 logger = logging.getLogger("gateway.runtime.stored_keys")
 
 WATCH_SECONDS: Final = 0.4
-"""Interval between looks into the store."""
+"""Interval between checks of the store, in seconds."""
 SOURCE: Final = "the store"
 _NAME: Final = "gateway:api_keys"
 _VERSION: Final = "gateway:api_keys:version"
 _CHANGING: Final = b"changing "
-"""The beginning of the version while a command changes the keys, and for good if it was killed meanwhile. Servers read all keys then."""
+"""Prefix of the version while a command changes the keys. It remains if the command is killed. While it is set, servers
+read all keys at each check."""
 _FULL_SECONDS: Final = 30.0
-"""Interval at which the keys are read whatever their version is: the commands of older releases write none."""
+"""Interval at which the keys are read even if their version has not changed, in seconds: the commands of older releases
+write no version."""
 _LIFETIME: Final = 100 * 365 * 86_400.0
 _ATTEMPTS: Final = 20
 
@@ -50,35 +53,38 @@ def check_holds_keys(store: ResponseStore) -> None:
 
 
 class UnreadableKey(Struct, frozen=True):
-    """A key with settings that this release does not know. It is refused, because it may be meant to allow less."""
+    """A key with settings that this release does not know. It is refused, because the settings may restrict it."""
 
     name: str
     sha256: str
     raw: msgspec.Raw = msgspec.Raw(b"")
-    """As it is stored."""
+    """The stored JSON, which is written back unchanged."""
 
 
 StoredKey: TypeAlias = ApiKey | UnreadableKey
 
 
 async def read_stored_keys(store: SharedValues) -> list[StoredKey]:
-    """The keys in the store. Raises `StoreUnavailable`, or `ConfigurationError` if another version has written what cannot be read."""
+    """Read the keys in the store. Raises `StoreUnavailable`, or `ConfigurationError` if another version of the
+    gateway wrote them in an unreadable form."""
     return _decoded(await store.get_value(_NAME))
 
 
 async def change_stored_keys(
     store: SharedValues, change: Callable[[list[StoredKey]], Sequence[StoredKey]]
 ) -> None:
-    """Replace the keys in the store by what `change` makes of them. Several processes may do so at the same time.
+    """Replace the keys in the store by the result of `change`, which may be called several times. Several processes
+    may call this concurrently.
 
-    Raises like `read_stored_keys`, and what `change` raises.
+    Raises the same errors as `read_stored_keys`, those of `change`, and `ConfigurationError` if the store does not
+    accept the keys.
     """
     mark = _CHANGING + secrets.token_hex(8).encode()
     await _set_version(store, mark, lambda _: True)
     try:
         await _change(store, change)
     finally:
-        # Where another process is about to change them, it sets the version when it is done.
+        # If another process is changing the keys now, leave the version to it.
         done = secrets.token_hex(8).encode()
         await _set_version(
             store, done, lambda held: held == mark or not (held or b"").startswith(_CHANGING)
@@ -104,7 +110,8 @@ async def _change(
 async def _set_version(
     store: SharedValues, version: bytes, replaces: Callable[[bytes | None], bool]
 ) -> None:
-    """Set the version, unless `replaces` says that what is there stays. Others may set it at the same time."""
+    """Set the version if `replaces`, called with the present version, returns True. Other processes may do the same
+    concurrently."""
     for _ in range(_ATTEMPTS):
         held = await store.get_value(_VERSION)
         if not replaces(held):
@@ -142,7 +149,7 @@ def _key(raw: msgspec.Raw) -> StoredKey:
 
 
 def readable(keys: Sequence[StoredKey]) -> list[ApiKey]:
-    """Those of the keys that may be accepted. Logs the names of the others."""
+    """The keys that this release can read. Logs the names of the others."""
     refused = [key.name for key in keys if isinstance(key, UnreadableKey)]
     if refused:
         logger.warning(
@@ -156,7 +163,8 @@ _MOST_NAMED: Final = 10
 
 
 class WatchedStoredKeys:
-    """The keys in the store, read again when they change. While the store does not answer, they stay as they were."""
+    """The keys in the store, read again when they change. While the store does not answer, the last keys stay in
+    use."""
 
     def __init__(
         self,
@@ -169,12 +177,12 @@ class WatchedStoredKeys:
         self._clock = clock
         self._held: bytes | None = None
         self._version: bytes | None = None
-        """The version that was there before the keys were read."""
+        """The version that the store had before the keys were read."""
         self._read_at = -_FULL_SECONDS
         self._failing = False
 
     async def load(self) -> None:
-        """Read the keys, if they may have changed. Raises like `read_stored_keys`."""
+        """Read the keys if they may have changed. Raises the same errors as `read_stored_keys`."""
         version = await self._store.get_value(_VERSION)
         settled = version is not None and not version.startswith(_CHANGING)
         if settled and version == self._version and self._clock() - self._read_at < _FULL_SECONDS:
@@ -190,7 +198,7 @@ class WatchedStoredKeys:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """While entered, changes take effect."""
+        """Check the store for changed keys while the context is entered."""
         async with running_task(self._watch()):
             yield
 

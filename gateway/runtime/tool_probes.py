@@ -1,4 +1,4 @@
-"""Whether the tool servers can be reached, and which tools they have, as administrators ask."""
+"""Probes of tool servers for administrators: whether they can be reached, and which tools they offer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gateway.wire.inventory import ListedTool, ListedToolServer, ToolServerList
 
 MAX_SERVERS: Final = 100
 MAX_TOOLS: Final = 100
-"""Tools of one server in an answer."""
+"""Maximum number of tools of one server in an answer."""
 _LONGEST_NAME: Final = 128
 _LONGEST_TEXT: Final = 400
-"""Characters of a description, and of the reason of a failure."""
+"""Maximum characters of a description, and of the reason of a failure."""
 _AT_ONCE: Final = 8
 PROBE_SECONDS: Final = 10.0
-"""For one server. What it does after that is cancelled, and not waited for."""
+"""Time limit for one server, in seconds. After it, the probe is cancelled and not waited for."""
 _ALL_SECONDS: Final = 30.0
 
 
 class _Found(Struct, frozen=True, kw_only=True):
-    """What a probe found."""
+    """The result of a probe."""
 
     state: Literal["reachable", "unreachable", "no_probe"]
     probed: float
@@ -51,11 +51,11 @@ class _Row(Struct, frozen=True, kw_only=True):
     server: ToolServer | None
     """None if the table has no tools."""
     tools: Sequence[ServerTool] | None = None
-    """None if they are not known without asking."""
+    """None if they are not known without a probe."""
 
 
 class ToolProbes:
-    """Probes tool servers, and keeps what the last probe of each found."""
+    """Probes tool servers, and keeps the last result of each."""
 
     def __init__(
         self, *, seconds: float = PROBE_SECONDS, all_seconds: float = _ALL_SECONDS
@@ -65,17 +65,19 @@ class ToolProbes:
         self._lock = asyncio.Lock()
         self._began = -math.inf
         self._running: dict[int, asyncio.Task[Sequence[ServerTool] | None]] = {}
-        """Probes that were begun and have not ended, by the identity of the server."""
+        """Probes that have not ended, by `id()` of the server."""
         self._found: dict[tuple[str, str], tuple[ToolServer, _Found]] = {}
-        """By table and label, with the server that was probed: a later configuration may have another."""
+        """The last results by table and label, with the probed server: a later configuration may have a different
+        one."""
 
     def listed(self, tables: Mapping[str, AvailableTools]) -> ToolServerList:
-        """The servers of `tables`, which is keyed like `[tools.<name>]`. Asks none of them."""
+        """List the servers of `tables`, which is keyed by the names of the tables `[tools.<name>]`. Does not probe
+        them."""
         rows = list(_rows(tables))
         return ToolServerList(total=len(rows), data=list(map(self._listed, rows[:MAX_SERVERS])))
 
     async def probe(self, tables: Mapping[str, AvailableTools], config: Config) -> ToolServerList:
-        """Probe the servers of `tables`, and list them. Requests that wait for the same share one probe."""
+        """Probe the servers of `tables`, and list them. Calls that wait for the same probe share it."""
         asked = time.monotonic()
         async with self._lock:
             if self._began < asked:
@@ -96,7 +98,7 @@ class ToolProbes:
         async def one(row: _Row, server: ToolServer) -> None:
             async with places:
                 if (left := ends - time.monotonic()) <= 0:
-                    return  # it stays what it was
+                    return  # the last result remains
                 found = await self._probe(server, min(left, self._seconds), redactor)
             self._found[row.table, row.label] = server, found
 
@@ -116,7 +118,7 @@ class ToolProbes:
         def ended(task: asyncio.Task[Sequence[ServerTool] | None]) -> None:
             del self._running[identity]
             if not task.cancelled():
-                task.exception()  # retrieved: nobody may be waiting for it
+                task.exception()  # marks it as retrieved, even if the caller no longer waits
 
         task.add_done_callback(ended)
         try:
@@ -132,14 +134,14 @@ class ToolProbes:
             tools = task.result()
             if tools is None:
                 return _Found(state="no_probe", probed=at)
-            # Redacting long texts takes longer than a token may wait.
+            # In a thread, because redacting long texts would block the event loop for too long.
             listed = await asyncio.to_thread(_listed_tools, tools, redactor)
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
             return _Found(state="unreachable", probed=at, error="its probe was cancelled")
         except Exception as failure:
-            # Tool servers are third-party code, and what they depend on may be anything.
+            # Tool servers are third-party code and may raise anything.
             reason = str(failure) or type(failure).__name__
             error = await asyncio.to_thread(redactor.clean, reason)
             return _Found(state="unreachable", probed=at, error=error[:_LONGEST_TEXT])

@@ -1,4 +1,4 @@
-"""Reporting parameters of requests that have no effect here."""
+"""Reports parameters of requests that have no effect on this server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger("gateway.requests")
 OTHER = "other"
 """The label of all names that are not well known."""
 MAX_LOGGED = 256
-"""Maximum number of names that are logged: clients choose them."""
+"""Maximum number of different names that are logged. Clients choose the names, so it must be limited."""
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _MAX_SHOWN = 16
 _MAX_REPORTED = 64
@@ -34,18 +34,18 @@ _WELL_KNOWN = frozenset(
         "top_logprobs", "transforms", "truncation", "typical_p", "user", "verbosity", "web_search_options",
     }
 )  # fmt: skip
-"""Parameters of other servers and APIs that clients send. They have a label of their own in the metric."""
+"""Parameters of other servers and APIs that clients often send. The metric counts each under its own name."""
 
 
 class UnknownParameters:
-    """Counts the parameters that have no effect, and logs one line per name, the first time."""
+    """Counts the parameters that have no effect, and logs each name once."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._logged: set[str] = set()
 
     def report(self, route: str, names: Iterable[str]) -> None:
-        """Report the parameters of one request to `route`; of very many, the first."""
+        """Report the parameters of one request to `route`, at most the first 64."""
         for name in islice(names, _MAX_REPORTED):
             self._metrics.unknown_parameter(route, name if name in _WELL_KNOWN else OTHER)
             shown = name if _NAME.fullmatch(name) else ascii(name[:64])
@@ -57,7 +57,7 @@ class UnknownParameters:
 
 
 def header_of(names: Iterable[str]) -> bytes:
-    """The names as a header's value. Names with other characters than letters, digits and `_.-` are left out, and so is
-    what follows the sixteenth name."""
+    """Format names as a header's value. Names with characters other than letters, digits and `_.-` are left out, and at
+    most 16 names are shown."""
     clean = [name for name in islice(names, _MAX_REPORTED) if _NAME.fullmatch(name)]
     return ", ".join(clean[:_MAX_SHOWN]).encode()

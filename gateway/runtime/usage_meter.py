@@ -1,4 +1,4 @@
-"""Counts what requests use, and writes the sums into the store in the background."""
+"""Counts the usage of requests, and writes the sums to the store in the background."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from gateway.wire.ids import new_id
 logger = logging.getLogger("gateway.runtime.usage_meter")
 
 WRITE_SECONDS = 1.0
-"""Interval between writes to the store."""
+"""Interval between writes to the store, in seconds."""
 _MINUTE = WIDTH_SECONDS["1m"]
 _MINUTES = {width: seconds // _MINUTE for width, seconds in WIDTH_SECONDS.items()}
-"""In each width."""
+"""Number of minutes in each width."""
 _MAX_TOKENS = 1 << 40
-"""Maximum number of tokens of one kind that one run is counted with."""
+"""Maximum number of tokens of one kind that are counted for one run."""
 
 
 MAX_NAMES = 10_000
-"""Maximum number of principals that are counted by their names, in one process and day. Names of API keys do not count."""
+"""Maximum number of principals that are counted under their own names, per process and day. Names of API keys are
+always counted and are not included."""
 OTHERS = "(others)"
-"""The name under which further ones are counted together."""
+"""The name under which all further principals are counted."""
 
 
 class UsageMeter:
-    """The usage of one process until it is written. Counting a request neither waits nor fails."""
+    """Collects the usage of one process until it is written to the store. Counting a request does not wait or fail."""
 
     def __init__(
         self,
@@ -51,28 +52,29 @@ class UsageMeter:
         is_key: Callable[[str], bool] = lambda name: False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`counters`: those of the store; None counts in this process. `hook`: the plugin manager's hook caller.
-        `is_key`: whether a name is that of an API key. Other principals are those of authenticators, which may find any number."""
+        """`counters`: the store's counters; None: usage is kept in this process. `hook`: the plugin manager's hook
+        caller. `is_key`: returns whether a name is that of an API key. Other principals come from authenticators, and
+        their number is not limited."""
         self._counters: UsageCounters = UsageTable() if counters is None else counters
         self._hook: Any = hook if hook is not None and hook.gateway_usage.get_hookimpls() else None
         self._clock = clock
         self._is_key = is_key
         self._names: set[str] = set()
-        """Principals that were counted by their names on `_day`."""
+        """Principals other than API keys that were counted under their own names on `_day`."""
         self._day = 0
         self.last_used: dict[str, float] = {}
-        """When the last run of each principal has ended, in Unix time; of the last `MAX_NAMES`."""
+        """Unix time at which the last run of each principal ended, for the `MAX_NAMES` most recent principals."""
         self._sums: dict[Key, Numbers] = {}
-        """What is not written yet, by minutes."""
+        """Sums by minute that are not written yet."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
-        """What is being written; the same again, if the store did not answer."""
+        """The batch that is being written. If the store does not answer, the same batch is written again."""
         self._writing = asyncio.Lock()
         self._away = False
 
     def run_finished(
         self, run: RunStats, principal: Principal | None, *, is_request: bool = True
     ) -> None:
-        """Count a run that has ended, and tell the plugins of it. `is_request`: whether the request itself is counted."""
+        """Count a run that has ended, and call the plugins' hook. `is_request`: whether the run counts as a request."""
         usage = run.usage
         minute = int(self._clock() // _MINUTE)
         day = minute // _MINUTES["1d"]
@@ -94,7 +96,7 @@ class UsageMeter:
                 usage.output_tokens_details.reasoning_tokens,
             )
             if min(numbers) < 0 or max(numbers) > _MAX_TOKENS:
-                # A server elsewhere has made them up: absurd ones must not keep a store from writing the others.
+                # Invalid numbers from a remote server: they must not make the store reject the whole batch.
                 one, read, cached, made, thought = (
                     min(max(each, 0), _MAX_TOKENS) for each in numbers
                 )
@@ -104,7 +106,7 @@ class UsageMeter:
             self._tell_plugins(run, principal, numbers)
 
     def _counted_name(self, name: str, day: int) -> str:
-        """`name`, or `OTHERS` if too many are counted."""
+        """`name`, or `OTHERS` if too many names are counted already."""
         if day != self._day:
             self._day = day
             self._names.clear()
@@ -142,8 +144,8 @@ class UsageMeter:
     async def read(
         self, first: int, last: int, *, width: UsageWidth = "1d"
     ) -> Sequence[UsageCount]:
-        """The sums of these minutes, hours or days, with what this process has counted until now. Raises
-        `StoreUnavailable`."""
+        """The sums of the buckets `first` to `last` (minutes, hours or days), including what this process has counted
+        so far. Raises `StoreUnavailable`."""
         await self._write()
         return await self._counters.read_usage(first, last, width=width)
 
@@ -158,7 +160,7 @@ class UsageMeter:
 
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
-        """While entered, the sums are written into the store."""
+        """Write the sums to the store periodically while the context is entered, and once at the end."""
         try:
             async with running_task(self._maintain()):
                 yield
@@ -183,7 +185,7 @@ class UsageMeter:
 
 
 def _counts(sums: dict[Key, Numbers]) -> list[UsageCount]:
-    """The sums of minutes, and what they add to hours and days."""
+    """The sums of minutes, and their contributions to hours and days."""
     counts: list[UsageCount] = []
     for width, minutes in _MINUTES.items():
         wider: dict[Key, Numbers] = {}
