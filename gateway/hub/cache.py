@@ -1,4 +1,4 @@
-"""The local cache of the hub's files: what is in it, and removing it."""
+"""The local cache of the hub's files: listing its models, and removing them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class CachedModel(Struct, frozen=True, kw_only=True):
     """A model in the cache."""
 
     name: str
-    """The name under which `gateway serve` finds it."""
+    """The name by which `gateway serve` finds it."""
     kind: str
     """`gguf`, `safetensors`, `incomplete` (parts of an interrupted download) or `other`."""
     size: int
-    """Bytes on the disk. Files that several models of a repository share, as projectors, count for each."""
+    """Bytes on the disk. Files that several models of a repository share, such as projectors, count for each model."""
     used: float
-    """Unix time of the last use of its files, as far as the file system records it."""
+    """Unix time of the last use of its files, as recorded by the file system."""
 
 
 def cached_repository(hub: Hub, repo: str) -> Repository | None:
@@ -64,9 +64,9 @@ def cached_models(hub: Hub) -> list[CachedModel]:
 
 
 def remove(hub: Hub, name: HubName) -> int:
-    """Remove a repository, or one GGUF model of it, from the cache. Returns the number of bytes that are free now.
+    """Remove a repository, or one of its GGUF models, from the cache. Returns the number of bytes that this has freed.
 
-    Raises `ConfigurationError` if it is not there.
+    Raises `ConfigurationError` if it is not in the cache.
     """
     storage = storage_folder(hub, name.repo)
     if not storage.is_dir():
@@ -147,7 +147,7 @@ def _models(hub: Hub, repo: str) -> Iterator[CachedModel]:
 
 
 def _current_commit(storage: Path) -> str | None:
-    """The commit of `main`, or else of the newest snapshot."""
+    """The commit of `main` or, if there is none, of the newest snapshot."""
     with suppress(OSError, UnicodeDecodeError):
         commit = (storage / "refs" / "main").read_text().strip()
         if is_commit(commit) and (storage / "snapshots" / commit).is_dir():
@@ -162,7 +162,7 @@ def _files(storage: Path, commit: str) -> Iterator[RepositoryFile]:
     for folder, _, names in os.walk(root):
         for each in names:
             path = Path(folder, each)
-            with suppress(OSError):  # a link to a blob that is gone
+            with suppress(OSError):  # a link to a missing blob
                 name = path.relative_to(root).as_posix()
                 yield RepositoryFile(name, path.stat().st_size, path.resolve().name)
 
@@ -183,7 +183,7 @@ def _last_used(storage: Path, digests: list[str]) -> float:
 
 
 def _disk_size(storage: Path) -> int:
-    """The size of all blobs."""
+    """The total size of all blobs in bytes."""
     with suppress(OSError):
         return sum(path.lstat().st_size for path in (storage / "blobs").iterdir())
     return 0

@@ -29,28 +29,28 @@ logger = logging.getLogger("gateway.hub")
 T = TypeVar("T")
 
 LISTING_BYTES = 16 * 1024 * 1024
-"""Maximum size of a file list."""
+"""Maximum size of a file list in bytes."""
 MAX_PAGES = 100
-"""Maximum number of pages of a file list; a hub's have 1000 files."""
+"""Maximum number of pages of a file list. A page of the hub has 1000 files."""
 PAGES_BYTES = 64 * 1024 * 1024
-"""Maximum size of all pages of a file list."""
+"""Maximum size of all pages of a file list in bytes."""
 PAGES_SECONDS = 300.0
-"""Time limit for all pages of a file list."""
+"""Time limit in seconds for all pages of a file list."""
 LISTING_SECONDS = 60.0
-"""Time limit for a file list, once it has begun to arrive."""
+"""Time limit in seconds for a file list, from its first byte on."""
 MAX_REDIRECTS = 5
 ATTEMPTS = 3
-"""How often a file list is asked for, if the hub says when to ask again."""
+"""Maximum number of requests for a file list, if the hub says when to retry."""
 LONGEST_WAIT = 20.0
-"""Maximum of seconds that a hub may have a request wait before it is sent again."""
+"""Maximum time in seconds after which a request is retried. If the hub demands a longer time, it is not retried."""
 SECONDS = 10.0
-"""Time limit for connecting, and for each read. `HF_HUB_DOWNLOAD_TIMEOUT` replaces it."""
+"""Time limit in seconds for connecting, and for each read. `HF_HUB_DOWNLOAD_TIMEOUT` replaces it."""
 
 
 class HubUnreachable(Exception):
-    """The hub does not answer, or fails. The message is a phrase that says how.
+    """The hub does not answer, or fails. The message is a phrase that describes the failure.
 
-    `retry_after` is the number of seconds after which the hub wants to be asked again, if it says so.
+    `retry_after` is the number of seconds after which the hub allows a retry; None if it does not say.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
@@ -59,7 +59,7 @@ class HubUnreachable(Exception):
 
     @property
     def wait(self) -> float | None:
-        """The same, or None if that is longer than is waited here."""
+        """`retry_after`, or None if it is longer than `LONGEST_WAIT`."""
         return (
             None
             if self.retry_after is None or self.retry_after > LONGEST_WAIT
@@ -68,7 +68,8 @@ class HubUnreachable(Exception):
 
 
 class HubRefusal(Exception):
-    """The hub does not give out a repository or file. `status` is HTTP's, `code` the hub's (`GatedRepo`), or ""."""
+    """The hub refuses access to a repository or file. `status` is the HTTP status, `code` the hub's error code (such as
+    `GatedRepo`), or an empty string."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{status} {code} {message}".strip())
@@ -78,7 +79,7 @@ class HubRefusal(Exception):
 
 
 class HubAnswerInvalid(Exception):
-    """The hub's answer is not accepted. The message is a phrase that says why."""
+    """The hub's answer is invalid. The message is a phrase that says why."""
 
 
 class _Found(Struct):
@@ -90,27 +91,27 @@ class _Page(Struct, Generic[T], frozen=True):
 
     content: T
     following: str
-    """The query of the next page; "" if there is none."""
+    """The query string of the next page; an empty string if there is none."""
     size: int
-    """In bytes, as it came."""
+    """Size of the page in bytes, as received."""
 
 
 class Hub(Struct, frozen=True, kw_only=True):
     """A hub and the local cache of its files."""
 
     endpoint: str
-    """URL without a slash at its end."""
+    """The URL of the hub, without a slash at its end."""
     cache: Path
     """The folder that all libraries of the hub share."""
     offline: bool = False
     """Whether only the cache may be used."""
     headers: Mapping[str, str] = {}
-    """Headers of each request to the hub itself, with its credentials."""
+    """Headers of each request to the hub itself, including the credentials."""
     timeout: float = SECONDS
 
     @classmethod
     def from_environment(cls) -> Hub:
-        """The hub that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, `HF_HOME` and the others select.
+        """The hub that `HF_ENDPOINT`, `HF_TOKEN`, `HF_HUB_OFFLINE`, `HF_HOME` and the hub's other variables select.
 
         Raises `ConfigurationError` if `huggingface_hub` is not installed, or the token cannot be sent.
         """
@@ -135,7 +136,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         return any(name.lower() == "authorization" for name in self.headers)
 
     def repository(self, name: HubName) -> Repository:
-        """The current file list of a repository. A hub that says when to ask again is asked again, `ATTEMPTS` times in all.
+        """The current file list of a repository. If the hub says when to retry, sends up to `ATTEMPTS` requests.
 
         Raises `HubUnreachable`, `HubRefusal` or `HubAnswerInvalid`.
         """
@@ -148,7 +149,7 @@ class Hub(Struct, frozen=True, kw_only=True):
             raise HubAnswerInvalid("its file list cannot be read") from error
 
     def _tree(self, name: HubName, listing: RepositoryListing) -> list[TreeEntry]:
-        """The files as another list of the hub has them: mirrors may leave sizes and hashes out of the first."""
+        """The files, from the hub's other list. Mirrors may omit sizes and hashes from the first list."""
         path = f"{name.repo}/tree/{quote(listing.sha, safe='')}"
         found: list[TreeEntry] = []
         query, size = "recursive=true", 0
@@ -169,11 +170,11 @@ class Hub(Struct, frozen=True, kw_only=True):
         raise HubAnswerInvalid(f"its file list has more than {MAX_PAGES} pages")
 
     def _listed(self, rest: str, form: type[T]) -> T:
-        """The answer to a request about a repository, as `form`."""
+        """The answer to a request about a repository, decoded as `form`."""
         return self._page(rest, form).content
 
     def _page(self, rest: str, form: type[T]) -> _Page[T]:
-        """The same, with what leads to the next page."""
+        """The answer to a request about a repository, decoded as `form`, with the query of its next page."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 content, following = self._api(rest)
@@ -188,7 +189,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         raise AssertionError("the last attempt returns or raises")
 
     def search(self, text: str) -> list[str]:
-        """The names of repositories that the hub finds for `text`; none if it does not answer as expected."""
+        """The names of repositories that the hub finds for `text`. Empty if its answer is invalid."""
         try:
             content, _ = self._api(f"?search={quote(text, safe='')}&limit=50")
             found = msgspec.json.decode(content, type=list[_Found])
@@ -197,9 +198,10 @@ class Hub(Struct, frozen=True, kw_only=True):
         return [each.id for each in found if parse_name(f"hf:{each.id}") is not None]
 
     def _api(self, rest: str) -> tuple[bytearray, str]:
-        """The answer to a request about models, and the query of its next page; "" if there is none.
+        """The answer to a request about models, and the query string of its next page; an empty string if there is
+        none.
 
-        The rest of that page's address is not used: a mirror may name the hub that it mirrors.
+        The rest of the next page's address is not used: a mirror may return addresses of the hub that it mirrors.
         """
         slash = "" if rest.startswith("?") else "/"
         url = f"{self.endpoint}/api/models{slash}{rest}"
@@ -216,7 +218,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         return content, following.partition("?")[2].partition("#")[0]
 
     def file_url(self, repository: Repository, name: str) -> str:
-        """The address of a file's content."""
+        """The URL of a file's content."""
         return f"{self.endpoint}/{repository.repo}/resolve/{repository.commit}/{quote(name)}"
 
     @contextmanager
@@ -230,7 +232,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         """
         from huggingface_hub import get_session
 
-        # Its own HTTP library, which is another one in its version 2.
+        # The HTTP library of huggingface_hub, which differs in its version 2.
         from huggingface_hub.utils import httpx
 
         session = get_session()
@@ -265,7 +267,7 @@ class Hub(Struct, frozen=True, kw_only=True):
         return {**headers, "range": f"bytes={offset}-"} if offset else headers
 
     def _check(self, response: httpx.Response) -> None:
-        """Raise for any status but 200 and 206."""
+        """Raise the error for any status other than 200 and 206."""
         status = response.status_code
         if status in (200, 206):
             if response.headers.get("content-type", "").lower().startswith("text/html"):
@@ -285,7 +287,7 @@ class Hub(Struct, frozen=True, kw_only=True):
 
 
 def check_redirect(origin: str, target: str, *, same_host: bool) -> None:
-    """Raise `HubAnswerInvalid` unless a hub at `origin` may redirect to `target`."""
+    """Raise `HubAnswerInvalid` if a hub at `origin` must not redirect to `target`."""
     try:
         there, port = urlsplit(target), urlsplit(target).port
     except ValueError as error:
@@ -307,7 +309,8 @@ def check_redirect(origin: str, target: str, *, same_host: bool) -> None:
 
 
 def refusal_sentence(refused: HubRefusal, name: HubName, hub: Hub, known: list[str]) -> str:
-    """What to do about a repository that the hub does not give out. `known` are those in the cache."""
+    """A sentence that says what to do about a refused repository. `known` are the names of similar and of cached
+    ones."""
     page = f"{hub.endpoint}/{name.repo}"
     if refused.code == "GatedRepo":
         if hub.has_token:
@@ -343,7 +346,7 @@ def refusal_sentence(refused: HubRefusal, name: HubName, hub: Hub, known: list[s
 
 
 def _addresses(host: str, port: int | None) -> list[str]:
-    """The addresses of a host, as far as they can be found here; a proxy may know more."""
+    """The addresses of a host. Empty if this machine cannot resolve it; a proxy may be able to."""
     try:
         found = socket.getaddrinfo(host, port or 443, type=socket.SOCK_STREAM)
     except OSError:
@@ -368,12 +371,12 @@ def _reason(error: Exception) -> str:
 
 
 def _printable(text: str) -> str:
-    """`text` without control characters, on one line and not long."""
+    """`text` on one line, without control characters, and shortened."""
     return "".join(each if each.isprintable() else " " for each in text)[:200].strip()
 
 
 def _with_clean_token(headers: Mapping[str, str]) -> dict[str, str]:
-    """`headers`, with a token that can be sent. It may come from a file, with what editors leave around it."""
+    """`headers`, with surrounding whitespace removed from the token: files written by editors may contain it."""
     clean = dict(headers)
     for name, value in headers.items():
         if name.lower() == "authorization":

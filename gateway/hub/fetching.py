@@ -1,4 +1,4 @@
-"""From a name to the files of a model: looked up on the hub, downloaded, or found in the cache."""
+"""Finding the files of a model by name: on the hub, from where they are downloaded, or in the cache."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class GgufFiles(Struct, frozen=True, kw_only=True):
     """A GGUF model in the cache."""
 
     name: str
-    """Its whole name, with the quantization: `owner/repo:Q4_K_M`."""
+    """Its full name, with the quantization: `owner/repo:Q4_K_M`."""
     model: Path
-    """The file, or the first part of a split one; the others are beside it."""
+    """The file, or the first part of a split file; the other parts are in the same folder."""
     projector: Path | None
     """Its multimodal projector, if the repository has one."""
     size: int
@@ -62,10 +62,10 @@ class WeightFiles(Struct, frozen=True, kw_only=True):
 
 
 def fetch_gguf(name: HubName, hub: Hub, stop: threading.Event | None = None) -> GgufFiles:
-    """Download the GGUF model that `name` means, with its projector, as far as it is not cached.
+    """Download the files of the GGUF model that `name` selects, with its projector, if they are not cached.
 
-    Blocks. If the hub cannot be reached, the cached files are used. Raises `ConfigurationError`, with a sentence that
-    says what to do, and `gateway.hub.transfer.DownloadStopped` once `stop` is set.
+    Blocks. If the hub cannot be reached, cached files are used. Raises `ConfigurationError`, with a sentence that says
+    what to do, and `gateway.hub.transfer.DownloadStopped` once `stop` is set.
     """
     repository, cached = _look_up(name, hub)
     model = _within_cache(hub, cached, lambda: choose_gguf(repository, name))
@@ -90,7 +90,7 @@ def fetch_weights(name: HubName, hub: Hub, stop: threading.Event | None = None) 
 
 
 def look_up(name: HubName, hub: Hub) -> str:
-    """How large the model is that `name` means, and whether it has to be downloaded, in words. Downloads nothing.
+    """A text that says how large the model selected by `name` is, and whether it must be downloaded. Downloads nothing.
 
     Raises `ConfigurationError` like `fetch_gguf`.
     """
@@ -107,7 +107,8 @@ def look_up(name: HubName, hub: Hub) -> str:
 
 
 def fetch(name: HubName, hub: Hub) -> GgufFiles | WeightFiles:
-    """Download what `name` means: the GGUF model if it names one, or if the repository has no safetensors."""
+    """Download the model that `name` selects: a GGUF model if `name` specifies one, or if the repository has no
+    safetensors; otherwise the safetensors."""
     if name.names_gguf or is_gguf_repository(name, hub):
         return fetch_gguf(name, hub)
     return fetch_weights(name, hub)
@@ -120,7 +121,8 @@ def is_gguf_repository(name: HubName, hub: Hub) -> bool:
 
 
 def gguf_repository_for(name: HubName, hub: Hub) -> str | None:
-    """A repository on the hub with GGUF files of the same model, by its name; None if none is found."""
+    """The name of a repository on the hub whose name says that it has GGUF files of the same model; None if there is
+    none."""
     if hub.offline:
         return None
     wanted = f"{name.repo}-GGUF"
@@ -129,10 +131,11 @@ def gguf_repository_for(name: HubName, hub: Hub) -> str | None:
 
 
 async def downloaded_weights(path: str | None, *, complete: bool = True) -> str | None:
-    """`path` as an engine takes it whose library finds repositories of the hub itself: without the prefix `hf:`.
+    """Download the safetensors of a model for an engine whose library finds repositories of the hub itself. Returns
+    `path` without the prefix `hf:`.
 
-    If it is a repository, its safetensors are downloaded first, so that progress and errors are the gateway's; not if
-    `complete` is false, because the engine's settings select other files. Raises `ConfigurationError` like `fetch_gguf`.
+    Downloads them so that the gateway shows progress and errors. Does not if `path` is not a repository, or if
+    `complete` is false because the engine's settings select other files. Raises `ConfigurationError` like `fetch_gguf`.
     """
     name = None if path is None else hub_name_of(path)
     if name is None or name.file is not None:
@@ -144,8 +147,8 @@ async def downloaded_weights(path: str | None, *, complete: bool = True) -> str 
 
 
 async def in_thread(function: Callable[[threading.Event], T]) -> T:
-    """Run a download in a thread of its own. If the task is cancelled, the thread's event is set; it then ends with the next
-    bytes that arrive, or at the time limit for these, and is not waited for."""
+    """Run a download in a separate thread. If the task is cancelled, sets the event that `function` has received, and
+    does not wait for the thread: it ends when the next bytes arrive, or at the time limit for them."""
     stop = threading.Event()
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -168,13 +171,14 @@ async def in_thread(function: Callable[[threading.Event], T]) -> T:
 def _notify_loop(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], end: Callable[[], None]
 ) -> None:
-    """Call `end` in the loop, unless nobody waits for the future any more."""
+    """Call `end` in the loop, unless the future is done or cancelled."""
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(lambda: None if future.done() else end())
 
 
 def _look_up(name: HubName, hub: Hub) -> tuple[Repository, bool]:
-    """The repository as the hub lists it, or else as it is cached; and whether it is the latter."""
+    """The repository as the hub lists it or, if the hub cannot be reached, as it is cached; and whether it is from the
+    cache."""
     if hub.offline:
         cached = cached_repository(hub, name.repo)
         if cached is None:
@@ -198,7 +202,7 @@ def _look_up(name: HubName, hub: Hub) -> tuple[Repository, bool]:
 
 
 def _within_cache(hub: Hub, cached: bool, choose: Callable[[], T]) -> T:
-    """What `choose` returns; its error says if only the cache was looked at."""
+    """Call `choose`, and return its result. If only the cache was examined (`cached`), its error says so."""
     try:
         return choose()
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Models in GGUF format in a local folder, identified by the same rules as those of a repository."""
+"""Finding models in GGUF format in a local folder, by the same rules as in a repository."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from gateway.hub.selection import gguf_models, is_projector
 
 
 def models_in_folder(folder: Path) -> list[Path]:
-    """The complete models in `folder`: their files, or the first parts of split ones."""
+    """The complete models in `folder`: the file of each, or the first part if it is split."""
     return sorted(folder / model.name for model in gguf_models(_contents(folder)))
 
 
 def projector_in_folder(folder: Path) -> Path | None:
-    """The multimodal projector in `folder`, if it has one projector and one model; else it may be another model's."""
+    """The multimodal projector in `folder`. None unless there are exactly one projector and one model: otherwise it may
+    belong to another model."""
     found = [file.name for file in _contents(folder).files if is_projector(file.name)]
     return folder / found[0] if len(found) == 1 and len(models_in_folder(folder)) == 1 else None
 

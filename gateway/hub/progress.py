@@ -1,4 +1,4 @@
-"""Showing how far a download or a load is: a bar on a terminal, lines in a log."""
+"""Showing the progress of downloads and of loading: as a bar on a terminal, or as lines in a log."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STEP = 10
 
 
 class DownloadProgress(Protocol):
-    """Takes how much is done, in bytes. Called from any thread."""
+    """Receives the progress in bytes. May be called in any thread."""
 
     def advance(self, count: int) -> None:
-        """`count` further bytes are done; fewer than 0 if some have to be done again."""
+        """Add `count` to the number of completed bytes. Negative if some must be transferred again."""
         ...
 
 
@@ -59,7 +59,7 @@ class _Bar:
 
 @contextmanager
 def progress(what: str, total: int, done: int = 0) -> Iterator[DownloadProgress]:
-    """Show the progress of `what`, which has `total` bytes, of which `done` are there already."""
+    """Show the progress of `what`, which has `total` bytes; `done` of them are complete at the beginning."""
     if not sys.stderr.isatty():
         yield _Lines(what, total, done)
         return

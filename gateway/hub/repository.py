@@ -1,4 +1,4 @@
-"""What a repository contains: the file list of a hub, and that of the local cache."""
+"""The contents of a repository: the file lists of a hub, and of the local cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class RepositoryFile(Struct, frozen=True):
     """Its path in the repository. Always safe to append to a folder."""
     size: int
     digest: str
-    """SHA-256 of a large file; of others the SHA-1 that git computes. The name of its blob in the cache."""
+    """Hash of the content, which is the name of the blob in the cache: SHA-256 for large files, for others the SHA-1
+    that git computes."""
 
 
 class Repository(Struct, frozen=True, kw_only=True):
@@ -53,7 +54,7 @@ class _TreeLfs(Struct):
 
 
 class TreeEntry(Struct):
-    """An entry of a hub's answer to `GET /api/models/<repo>/tree/<revision>?recursive=true`, as far as it is used."""
+    """The used fields of an entry in a hub's answer to `GET /api/models/<repo>/tree/<revision>?recursive=true`."""
 
     path: str
     type: str = "file"
@@ -62,13 +63,13 @@ class TreeEntry(Struct):
     lfs: _TreeLfs | None = None
 
     def sibling(self) -> _Sibling:
-        """The file as the other list has it."""
+        """The file in the form of the other list."""
         lfs = None if self.lfs is None else _Lfs(self.lfs.oid, self.lfs.size)
         return _Sibling(self.path, self.size, self.oid, lfs)
 
 
 class RepositoryListing(Struct):
-    """A hub's answer to `GET /api/models/<repo>/revision/<revision>?blobs=true`, as far as it is used."""
+    """The used fields of a hub's answer to `GET /api/models/<repo>/revision/<revision>?blobs=true`."""
 
     sha: str
     siblings: list[_Sibling] = []
@@ -76,7 +77,7 @@ class RepositoryListing(Struct):
 
     @property
     def lacks_sizes(self) -> bool:
-        """Whether there are files, and none is listed with a size and a hash."""
+        """Whether there are files, but none of them has a size and a hash."""
         return self.siblings != [] and all(None in each.size_and_digest() for each in self.siblings)
 
     def completed(self, tree: Iterable[TreeEntry]) -> RepositoryListing:
@@ -85,9 +86,9 @@ class RepositoryListing(Struct):
         return RepositoryListing(self.sha, files, self.id)
 
     def repository(self, repo: str) -> Repository:
-        """The revision. Files without size or hash, or with unsafe paths, are left out.
+        """The revision as a `Repository`. Files without size or hash, or with unsafe paths, are left out.
 
-        Raises ValueError if the commit is not one.
+        Raises ValueError if the hash of the commit is invalid.
         """
         if not _COMMIT.match(self.sha):
             raise ValueError("the hub's answer has no valid commit")
@@ -103,7 +104,7 @@ class RepositoryListing(Struct):
 
 
 def is_commit(text: str) -> bool:
-    """Whether `text` is a commit's hash."""
+    """Whether `text` is the hash of a commit."""
     return _COMMIT.match(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Which files of a repository make up a model: GGUF files of one quantization, or safetensors."""
+"""Choosing the files of a model in a repository: GGUF files of one quantization, or safetensors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gateway.errors import ConfigurationError
 from gateway.hub.repository import Repository, RepositoryFile
 
 DEFAULT_QUANTS = ("Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_K_L", "Q4_0", "MXFP4", "MXFP4_MOE", "IQ4_XS", "IQ4_NL", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M")  # fmt: skip
-"""Quantizations in the order in which they are chosen if a name has none."""
+"""Quantizations in order of preference, for names without a quantization."""
 PROJECTOR_TYPES = ("F16", "BF16", "Q8_0", "F32")
-"""Types of a multimodal projector, in the order in which they are chosen."""
+"""Types of multimodal projectors in order of preference."""
 
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf\Z")
 _QUANT = re.compile(
@@ -26,22 +26,22 @@ _OTHER = re.compile(r"mmproj|imatrix|(?:\A|[-_.])lora(?:[-_.]|\Z)", re.IGNORECAS
 """GGUF files that are not language models: projectors, importance matrices, adapters."""
 _PYTORCH = re.compile(r"pytorch_model(?:-\d+-of-\d+)?\.bin\Z")
 _MODULE = re.compile(r"\d+_\w+/(?:config\.json|model\.safetensors)\Z", re.ASCII)
-"""Files of a further module of an embedding model, such as its pooling."""
+"""Files of the additional modules of an embedding model, such as its pooling."""
 _BESIDE_WEIGHTS = (".json", ".txt", ".model", ".jinja", ".tiktoken", ".py")
-"""Configuration and tokenizers, beside safetensors."""
+"""Suffixes of the configuration and tokenizer files that are needed with safetensors."""
 
 
 class GgufModel(Struct, frozen=True):
     """A model in GGUF format."""
 
     quant: str | None
-    """Its quantization, as its file's name says, or None."""
+    """Its quantization according to the file name; None if the name contains none."""
     files: tuple[RepositoryFile, ...]
-    """One file, or all parts of a split one, in order."""
+    """One file, or all parts of a split file in order."""
 
     @property
     def name(self) -> str:
-        """Path of the file, or of the first part."""
+        """Path of the file, or of its first part."""
         return self.files[0].name
 
     @property
@@ -70,7 +70,7 @@ def gguf_models(repository: Repository) -> list[GgufModel]:
 
 
 def quant_of(path: str) -> str | None:
-    """The quantization in the name of a GGUF file, or else of its folder, in capitals."""
+    """The quantization in the name of a GGUF file or, if there is none, of its folder, in capitals."""
     for part in reversed(path.removesuffix(".gguf").split("/")):
         found = _QUANT.findall(part)
         if found:
@@ -80,10 +80,10 @@ def quant_of(path: str) -> str | None:
 
 
 def choose_gguf(repository: Repository, name: HubName) -> GgufModel:
-    """The model that `name` means. Without a quantization it is `Q4_K_M`, or else the next of `DEFAULT_QUANTS`, or the
-    smallest.
+    """The model that `name` selects. If `name` has no quantization, the first of `DEFAULT_QUANTS` that the repository
+    has is chosen, otherwise the smallest model.
 
-    Raises `ConfigurationError`, with what there is, if none fits or several do.
+    Raises `ConfigurationError`, with a list of the available models, if none or several match.
     """
     models = gguf_models(repository)
     if name.file is not None:
@@ -107,7 +107,8 @@ def choose_gguf(repository: Repository, name: HubName) -> GgufModel:
 
 
 def choose_projector(repository: Repository, model: GgufModel) -> RepositoryFile | None:
-    """The multimodal projector for `model`: the nearest in its folder or above, of the first of `PROJECTOR_TYPES`."""
+    """The multimodal projector for `model`, from its folder or a folder above. The nearest one is preferred, then the
+    first type of `PROJECTOR_TYPES`."""
     folder = model.name.rpartition("/")[0]
     found = [
         file
@@ -119,18 +120,19 @@ def choose_projector(repository: Repository, model: GgufModel) -> RepositoryFile
 
 
 def is_projector(path: str) -> bool:
-    """Whether a GGUF file is a multimodal projector, by its name."""
+    """Whether the name of a GGUF file says that it is a multimodal projector."""
     return path.endswith(".gguf") and "mmproj" in _base(path).lower()
 
 
 def choose_weights(repository: Repository) -> tuple[RepositoryFile, ...]:
-    """The safetensors of a Hugging Face model (if it has none, its PyTorch weights), with its configuration and tokenizer.
+    """The safetensors of a Hugging Face model (its PyTorch weights if it has none), with its configuration and
+    tokenizer.
 
-    Raises `ConfigurationError`, with what there is, if the repository has none.
+    Raises `ConfigurationError`, with a list of the available files, if the repository has no weights.
     """
     top = [file for file in repository.files if "/" not in file.name]
     weights = [file for file in top if file.name.endswith(".safetensors")]
-    # Mistral's repositories have the same weights a second time, in a format of their own.
+    # Repositories of Mistral contain the same weights a second time, in Mistral's format.
     weights = [file for file in weights if not file.name.startswith("consolidated")] or weights
     weights = weights or [file for file in top if _PYTORCH.match(file.name)]
     if not weights:
@@ -151,7 +153,7 @@ def choose_weights(repository: Repository) -> tuple[RepositoryFile, ...]:
 
 
 def has_weights(repository: Repository) -> bool:
-    """Whether the repository is of a Hugging Face model with safetensors."""
+    """Whether the repository contains a Hugging Face model with safetensors."""
     return any(
         "/" not in file.name and file.name.endswith(".safetensors") for file in repository.files
     )

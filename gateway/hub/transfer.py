@@ -1,6 +1,6 @@
-"""Downloading files into the hub's cache: resumed, checked by hash, by one process at a time.
+"""Downloading files into the hub's cache. Downloads are resumed, checked by hash, and made by one process at a time.
 
-The layout of the cache is that of `huggingface_hub`. Its own download function is not used because it starts an
+The cache has the layout of `huggingface_hub`. The download function of that library is not used because it downloads an
 interrupted file again from its beginning, and does not check hashes.
 """
 
@@ -30,18 +30,18 @@ logger = logging.getLogger("gateway.hub")
 
 CHUNK = 256 * 1024
 ATTEMPTS = 5
-"""How often a transfer that brings no new byte is tried."""
+"""Number of attempts without a new byte after which a transfer fails."""
 WAIT_SECONDS = 0.5
-"""Time before the second attempt; doubled for each further one."""
+"""Time in seconds before the second attempt. It doubles with each further attempt."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DownloadStopped(Exception):
-    """The caller has set its event."""
+    """The download has ended because the caller has set its event."""
 
 
 class _HashMismatch(Exception):
-    """The content is not what the hub's list says."""
+    """The content does not have the hash in the hub's file list."""
 
 
 def storage_folder(hub: Hub, repo: str) -> Path:
@@ -56,11 +56,11 @@ def download(
     what: str,
     stop: threading.Event | None = None,
 ) -> list[Path]:
-    """Download what is missing of `files`. Returns the paths of all in the cache.
+    """Download those of `files` that are missing in the cache. Returns the paths of all of them in the cache.
 
-    Blocks. Progress is shown as that of `what`. Raises `HubUnreachable`, `HubRefusal`, `HubAnswerInvalid`;
-    `ConfigurationError` if the disk is full or a file's content does not have its hash; `DownloadStopped` once `stop` is
-    set. An incomplete file is kept, and the next call resumes it.
+    Blocks. `what` names the download where progress is shown. Raises `HubUnreachable`, `HubRefusal` or
+    `HubAnswerInvalid`; `ConfigurationError` if the disk is full or a file's content does not have its hash;
+    `DownloadStopped` once `stop` is set. An incomplete file is kept, and the next call resumes its download.
     """
     job = _Job(hub, repository, stop or threading.Event())
     total = sum(file.size for file in files)
@@ -79,7 +79,7 @@ def download(
 
 
 def missing_bytes(hub: Hub, repository: Repository, files: Sequence[RepositoryFile]) -> int:
-    """How many bytes of `files` would have to be downloaded."""
+    """The number of bytes of `files` that must be downloaded."""
     job = _Job(hub, repository, threading.Event())
     return sum(file.size - job.present_bytes(file) for file in files)
 
@@ -95,7 +95,7 @@ class _Job:
         self._blobs = self._storage / "blobs"
 
     def present_bytes(self, file: RepositoryFile) -> int:
-        """How many bytes of a file are there already."""
+        """The number of bytes of a file that are already downloaded."""
         for path in (self._blob(file), self._partial(file)):
             size = _size(path)
             if size is not None and size <= file.size:
@@ -119,7 +119,7 @@ class _Job:
             return
         before = self.present_bytes(file)
         with self._lock(file):
-            if _size(self._blob(file)) == file.size:  # another process was faster
+            if _size(self._blob(file)) == file.size:  # another process has downloaded it
                 shown.advance(file.size - before)
                 return
             with self._partial(file).open("ab+") as partial:
@@ -137,7 +137,7 @@ class _Job:
             self._partial(file).replace(self._blob(file))
 
     def link(self, file: RepositoryFile) -> Path:
-        """Put a downloaded file into the snapshot of its revision. Returns its path there."""
+        """Link a downloaded file into the snapshot of its revision. Returns its path there."""
         path = self._storage / "snapshots" / self._repository.commit / file.name
         target = os.path.relpath(self._blob(file), path.parent)
         if not (path.is_symlink() and os.readlink(path) == target):
@@ -148,7 +148,7 @@ class _Job:
         return path
 
     def set_ref(self) -> None:
-        """Make this revision the cached `main`."""
+        """Record in the cache that this revision is `main`."""
         ref = self._storage / "refs" / "main"
         ref.parent.mkdir(parents=True, exist_ok=True)
         new = ref.with_name(f"main.{uuid.uuid4().hex[:8]}.tmp")
@@ -163,7 +163,7 @@ class _Job:
 
     @contextmanager
     def _lock(self, file: RepositoryFile) -> Iterator[None]:
-        """The lock under which every library of the hub writes this blob."""
+        """Hold the lock of this blob, which all libraries of the hub respect."""
         from filelock import Timeout
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # documented
 
@@ -181,7 +181,7 @@ class _Job:
 
 
 class _Transfer:
-    """One file, in as many requests as it takes."""
+    """The download of one file, by as many requests as necessary."""
 
     def __init__(
         self,
@@ -200,15 +200,15 @@ class _Transfer:
         self._stop = stop
         self._hash = _hash_for(file)
         self._at = 0
-        """Length of the verified-so-far content."""
+        """Number of bytes that are in the partial file and in the hash so far."""
 
     def run(self) -> None:
-        """Complete the file. Raises `_HashMismatch` if all of it is there and it is another one."""
+        """Complete the file. Raises `_HashMismatch` if the complete file does not have its hash."""
         self._use_existing_bytes()
         resumed = self._at > 0
         self._complete()
         if self._hash.hexdigest() != self._file.digest and resumed:
-            # What an earlier download has left may be damaged.
+            # The part left by an earlier download may be damaged.
             self._restart()
             self._complete()
         self._partial.flush()
@@ -270,7 +270,7 @@ class _Transfer:
 
 
 def _range_of(status: int, header: Callable[[str], str | None]) -> tuple[int, int | None]:
-    """The first byte of an answer's content, and the length of the whole file if it is stated."""
+    """The position of an answer's content in the file, and the length of the whole file if the answer states it."""
     if status == 200:
         return 0, _number(header("content-length") or "")
     unit, _, span = (header("content-range") or "").partition(" ")
@@ -285,7 +285,8 @@ def _number(text: str) -> int | None:
 
 
 def _hash_for(file: RepositoryFile) -> _Hash:
-    """The hash function of a file's digest, with what git puts before a small file's content."""
+    """The hash function of a file's digest. For small files, it already contains git's header, which precedes the
+    content."""
     if len(file.digest) == 64:
         return hashlib.sha256()
     return hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
