@@ -1,4 +1,4 @@
-"""/v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM has them."""
+"""/v1/load_lora_adapter and /v1/unload_lora_adapter, compatible with vLLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of an answer: the headers that every answer has, and counting it."""
+"""The head of an answer: adds the headers that every answer has, and counts the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.runtime.services import Services
 
 
 class AnswerHead:
-    """Completes the head of the answer to one request, in front of the server's `send`."""
+    """Wraps the server's `send` for one request, and completes the head of its answer."""
 
     __slots__ = ("_added", "_caller", "_scope", "_services", "_stats", "server_send")
 
@@ -25,7 +25,7 @@ class AnswerHead:
         services: Services | None,
         added: list[tuple[bytes, bytes]],
     ) -> None:
-        """`added` are headers of the answer, to which more may be appended until it begins."""
+        """`added` is a list of further headers. The caller may append to it until the answer begins."""
         self.server_send = server_send
         self._scope = scope
         self._stats = stats
@@ -34,7 +34,7 @@ class AnswerHead:
         self._added = added
 
     def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Note that the answer begins. Returns its headers, of which `headers` are its own."""
+        """Note that the answer begins. Returns all of its headers: `headers`, and those that every answer has."""
         stats = self._stats
         taken = b"%d" % (stats.seconds * 1000)
         stats.route = str(self._scope.get("path_template") or "unmatched")

@@ -22,23 +22,24 @@ from gateway.wire.response import error_body
 
 JSON = "application/json"
 DIRECT_SEND = "gateway.send"
-"""Where the application keeps the server's own `send` in a request's scope."""
+"""The scope key of the server's own `send`."""
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
-"""A tuple: layers of the framework write their own headers into the list that they are handed."""
+"""A tuple, because the framework's layers append their own headers to a list that they receive."""
 
 
 @lru_cache(1024)
 def answered_by(model: str) -> tuple[bytes, bytes]:
-    """The header with the name of the model that answered. Characters that a header cannot have are percent-encoded."""
+    """The header with the name of the model that answered. Characters that are not allowed in a header are
+    percent-encoded."""
     return b"x-litegate-model", quote(model, safe=" !#$&'()*+,/:;=?@[]~").encode()
 
 
 class JsonAnswer:
-    """JSON that is encoded already, without the headers and cookies that the framework's own answers look for."""
+    """An answer of encoded JSON. It skips the framework's handling of headers and cookies."""
 
     def __init__(self, body: bytes, status: int, model: str | None = None) -> None:
         """`model` is the one that answered, if any."""
@@ -84,12 +85,13 @@ def error_answer(error: GatewayError) -> ASGIResponse:
 
 
 class WhileConnected:
-    """Within the context, the calling task is cancelled if the client leaves. The context ends this cancellation."""
+    """A context manager that cancels the calling task if the client disconnects. The cancellation ends with the
+    context."""
 
     __slots__ = ("_connection", "_left", "_receive", "_task", "_unwatch")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """The body of the request must have been read."""
+        """The request's body must have been read before."""
         self._connection = connection_of(scope)
         self._receive = receive
         self._left = False
@@ -110,7 +112,7 @@ class WhileConnected:
         cause: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        unwatch, self._unwatch = self._unwatch, None  # which refers to this object
+        unwatch, self._unwatch = self._unwatch, None  # breaks a reference cycle
         if unwatch is not None:
             unwatch()
         if not self._left:
@@ -125,20 +127,21 @@ class WhileConnected:
         self._task.cancel()
 
     async def _listen(self) -> None:
-        """Wait for `http.disconnect`, which comes when the client has gone, and also when the answer is complete (ASGI)."""
+        """Wait for `http.disconnect`. ASGI servers send it when the client disconnects, and when the answer is
+        complete."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._leave()
 
 
 def direct(scope: Scope, send: Send) -> Send:
-    """The server's own `send`, without the layers that only look at an answer's beginning."""
+    """The server's own `send`. It bypasses the layers that only handle the start of an answer."""
     found: Send = scope.get(DIRECT_SEND, send)  # type: ignore[assignment]  # ASGI scopes may hold more
     return found
 
 
 class PlainAnswer:
-    """A run's answer in one body, or its error with the error's status. A client that leaves ends the run."""
+    """The answer of a run as one body, or the run's error with its status. The run ends if the client disconnects."""
 
     def __init__(
         self,
@@ -147,7 +150,8 @@ class PlainAnswer:
         *,
         refuse: Callable[[GatewayError], ASGIApp] = error_answer,
     ) -> None:
-        """`make` runs, and returns the answer; it may raise `GatewayError`, which `refuse` answers or raises."""
+        """`make` executes the run and returns the answer. If it raises `GatewayError`, `refuse` returns the answer to
+        that error, or raises it."""
         self._run_scope = run_scope
         self._make = make
         self._refuse = refuse

@@ -1,4 +1,4 @@
-"""An API's answers as ASGI applications."""
+"""Answers of plugins' APIs as ASGI applications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gateway.routes.streaming import ByteStream
 
 
 class ApiStream(ByteStream):
-    """An answer's bytes as they come. What fails before the first of them is raised; later the writer tells it."""
+    """Streams the bytes of an answer. A failure before the first byte is raised. A later failure is written by the
+    API's writer."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class ApiStream(ByteStream):
 def plain_api_answer(
     answer: ApiAnswer, *, headers: Mapping[str, str], content_type: str
 ) -> PlainAnswer:
-    """All of an answer's bytes as one body; what fails is raised."""
+    """Sends all bytes of an answer as one body. Failures are raised."""
 
     async def make() -> ASGIApp:
         parts: list[bytes] = []
@@ -73,7 +74,7 @@ def plain_api_answer(
 
 
 def _raised(error: GatewayError) -> ASGIApp:
-    """The API's routes format errors."""
+    """Raise `error`, because the API's routes format errors."""
     raise error
 
 
@@ -98,7 +99,7 @@ class ReplyAnswer:
 
 
 def stream_headers(headers: Mapping[str, str], content_type: str) -> list[tuple[bytes, bytes]]:
-    """The headers of a stream, with those of its API."""
+    """The headers of a stream: `headers`, which the API adds, and those that every stream has."""
     own = {
         "content-type": content_type,
         "cache-control": "no-cache",
@@ -108,7 +109,7 @@ def stream_headers(headers: Mapping[str, str], content_type: str) -> list[tuple[
 
 
 def encoded_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """Headers as ASGI takes them."""
+    """Headers in the form that ASGI requires."""
     return [
         (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
     ]

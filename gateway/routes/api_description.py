@@ -1,7 +1,8 @@
-"""`/openapi.json`: the description of the API, made of the types that decode requests and encode answers.
+"""`/openapi.json`: the description of the API, generated from the types that decode requests and encode answers.
 
-The handlers read their bodies themselves, so Litestar's generator would see neither requests nor answers. Here, `_OPERATIONS` names
-their types, and msgspec describes these. A route that has no entry, as one of a plugin, is described by its docstring.
+The handlers read their bodies themselves, so Litestar's generator would see neither requests nor answers. Instead,
+`_OPERATIONS` names their types, and msgspec generates the schemas. A route without an entry, such as a plugin's, is
+described by its docstring.
 """
 
 from __future__ import annotations
@@ -85,14 +86,14 @@ _STREAM: Final[tuple[JsonSchema, ...]] = (
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """What one method on one path takes and answers."""
+    """The request and answer types of one method on one path."""
 
     takes: Any = None
-    """The type of its body."""
+    """The type of the request's body."""
     answers: Any = None
-    """The type of its answer."""
+    """The type of the answer."""
     streams: Any = None
-    """The type of the events that it answers with instead, if the request has `stream`."""
+    """The type of the events that are sent instead if the request has `stream`."""
     query: tuple[JsonSchema, ...] = ()
     content_type: str = "application/json"
     body_required: bool = True
@@ -188,7 +189,7 @@ async def openapi(request: HttpRequest) -> ASGIApp:
     app = request.app
     if "openapi" not in app.state:
         keyed = services_of(request).config.server.needs_key
-        # Describing takes longer than a token may wait.
+        # In a thread: generating the description takes longer than a token may be delayed.
         app.state["openapi"] = await asyncio.to_thread(
             lambda: msgspec.json.encode(describe(app, keyed=keyed))
         )
@@ -196,7 +197,8 @@ async def openapi(request: HttpRequest) -> ASGIApp:
 
 
 def describe(app: Litestar, *, keyed: bool) -> JsonSchema:
-    """The OpenAPI 3.1 document of all HTTP routes of `app`, but the files of pages. `keyed`: whether requests need an API key."""
+    """The OpenAPI 3.1 document of all HTTP routes of `app`, except those that serve files of pages. `keyed`: whether
+    requests need an API key."""
     found = list(_routes(app))
     named = _Components([operation for _, _, operation, _ in found])
     paths: dict[str, JsonSchema] = {}
@@ -233,7 +235,7 @@ _Facts = tuple[str, str, bool]
 
 
 def _routes(app: Litestar) -> Iterator[tuple[str, str, Operation, _Facts]]:
-    """All routes, with their paths in OpenAPI's form."""
+    """Yields the path in OpenAPI's form, the method, the operation and the facts of each route."""
     plugged = {
         (route.method, _plain(route.path)): (name, route) for name, route in apis_in(app).routes()
     }
@@ -248,7 +250,7 @@ def _routes(app: Litestar) -> Iterator[tuple[str, str, Operation, _Facts]]:
             key = (str(method), path)
             if key in plugged:
                 if plugged[key][1].public and plugged[key][1].answers is None:
-                    continue  # a page's file
+                    continue  # the file of a page
                 yield *key, _offered(plugged[key][1]), _facts(*plugged[key])
             else:
                 facts = (_docstring(handler), _tag(path), path in open_paths)
@@ -260,7 +262,7 @@ def _offered(route: Route) -> Operation:
 
 
 def _facts(name: str, route: Route) -> _Facts:
-    # Without a docstring, the name of the handler has to do.
+    # Without a docstring, the name of the handler is the description.
     words = getattr(route.handle, "__name__", "answer").strip("_").replace("_", " ").capitalize()
     return inspect.getdoc(route.handle) or f"{words}.", name, route.public
 
@@ -331,7 +333,7 @@ def _operation(
 
 
 def _headers(*, limits: bool, retry: bool = False) -> JsonSchema:
-    """References to the headers that an answer may have."""
+    """References to the headers that an answer may contain."""
     return {
         name: {"$ref": f"#/components/headers/{name}"}
         for name in _HEADERS
@@ -364,7 +366,7 @@ class _Components:
         return self._schemas[wanted]
 
     def _loosen(self) -> None:
-        """Add the forms that requests may have beside those of the types, which hold what the decoders make of them."""
+        """Add further forms that requests may have. The types only describe what the decoders produce from them."""
         self.schemas["EasyInputMessage"] = {
             "title": "EasyInputMessage",
             "description": "A message whose `type` may be left out, and whose content may be a text.",
@@ -393,7 +395,7 @@ class _Components:
 
 
 def _explained(properties: Mapping[str, JsonSchema]) -> JsonSchema:
-    """The fields of a request, those that most requests have first, with what they mean."""
+    """The fields of a request with descriptions, most common fields first."""
     known = {
         name: {**properties[name], "description": text}
         for name, text in MEANINGS.items()
@@ -403,8 +405,8 @@ def _explained(properties: Mapping[str, JsonSchema]) -> JsonSchema:
 
 
 def _short(name: str) -> str:
-    """A component's name. If several types have one name, msgspec puts their modules before it; those of plugins keep them, so that
-    the names of the core's types do not depend on what is installed."""
+    """A component's name. If several types have the same name, msgspec prefixes it with the module. Only plugins' types
+    keep this prefix, so that the names of the core's types do not depend on the installed plugins."""
     if "." not in name or name.startswith("gateway."):
         return name.rpartition(".")[2]
     parts = name.removeprefix("gateway_").split(".")
@@ -412,7 +414,8 @@ def _short(name: str) -> str:
 
 
 def _normal(schema: Any) -> Any:
-    """References by short names, and patterns as ECMA-262 writes them, which JSON Schema asks for."""
+    """The schema with references by short names, and with patterns in the syntax of ECMA-262, which JSON Schema
+    requires."""
     if isinstance(schema, dict):
         return {key: _normal_value(key, value) for key, value in schema.items()}
     if isinstance(schema, list):

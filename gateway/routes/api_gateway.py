@@ -1,4 +1,4 @@
-"""The gateway as seen by plugins' APIs: prompts, token counts, and answers written by the API's own writer."""
+"""The gateway's interface for plugins' APIs: prompts, token counts, and answers written by the API's own writer."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ApiAnswer:
             self._prepared = prepared
             return writer() if callable(writer) else writer
 
-        # A writer that has begun cannot begin anew for another model.
+        # A writer that has begun cannot begin again for another model.
         attempts = self._attempts if callable(writer) else None
         return api_answer(
             self._request, self._prepared, self._services, attempts, new_writer, api=self._api
@@ -115,7 +115,8 @@ class ApiAnswer:
 
 
 class _AnsweredTools(Mapping[str, AvailableTool]):
-    """Tools of which every name has one: the gateway answers calls of unknown ones with an error."""
+    """A mapping that has a tool for every name. For an unknown name it is one whose calls the gateway answers with an
+    error."""
 
     def __init__(self, tools: Mapping[str, AvailableTool]) -> None:
         self._tools = tools

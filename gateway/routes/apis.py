@@ -76,7 +76,8 @@ class ApiRequest:
         )
 
     def take_early(self) -> EarlyStart | None:
-        """The beginning of the stream, if the answer is known to be one. Not kept: its body will lead to what answers."""
+        """Return and forget the beginning of the stream, if `begin_stream` was called. It is not kept, because its body
+        will refer to the object that answers."""
         early, self._early = self._early, None
         return early
 
@@ -88,7 +89,7 @@ class ApiRequest:
 
 
 def request_id(scope: Mapping[str, Any]) -> str:
-    """The id of the request with this scope."""
+    """The id of the request that `scope` belongs to."""
     return bytes(scope[REQUEST_ID]).decode()
 
 
@@ -98,9 +99,9 @@ class _Entry(Struct, frozen=True):
     api: NamedApi
     route: Route
     pattern: re.Pattern[str]
-    """Matches its path."""
+    """Matches the route's path."""
     subtree: re.Pattern[str]
-    """Matches its path, and all paths below it."""
+    """Matches the route's path, and all paths below it."""
 
     async def answer(self, request: HttpRequest) -> ASGIApp:
         found = self.pattern.fullmatch(request.scope["path"])
@@ -137,7 +138,7 @@ class ApiRoutes:
                 self._by_header.setdefault(_key(entry.route), []).append(entry)
 
     def register(self, app: Litestar) -> None:
-        """Add the routes to `app`. Raises `ConfigurationError` for two routes on one path."""
+        """Add the routes to `app`. Raises `ConfigurationError` if two routes have the same path."""
         own: set[tuple[str, str]] = {
             (str(method), _shape(found.path))
             for found in app.routes
@@ -167,13 +168,14 @@ class ApiRoutes:
             )
 
     def routes(self) -> Iterator[tuple[str, Route]]:
-        """All routes that have a path of their own, each with the name of its API."""
+        """Yields each route that has its own path, with the name of its API."""
         for entry in self._entries:
             if entry.route.header is None:
                 yield entry.api.name, entry.route
 
     def public_paths(self) -> Collection[str]:
-        """The paths that need no API key. Raises `ConfigurationError` if a path has a route that does."""
+        """The paths that need no API key. Raises `ConfigurationError` if such a path also has a route that needs
+        one."""
         public = {entry.route.path for entry in self._entries if entry.route.public}
         for entry in self._entries:
             route = entry.route
@@ -187,12 +189,12 @@ class ApiRoutes:
         return public
 
     def has_header_route(self, method: str, path: str) -> bool:
-        """Whether an API answers requests of this path that have a header of its own."""
+        """Whether an API answers requests to `path` that have the API's header."""
         return (method, _shape(path)) in self._by_header
 
     async def by_header(self, request: HttpRequest) -> ASGIApp | None:
-        """Route a request by header: the answer of the API that has this path with a header that the request has; None
-        if there is none."""
+        """Route a request by its headers. Returns the answer of the API that has a route with this path and with a
+        header that the request contains; None if there is no such API."""
         if not self._by_header:
             return None
         path = _shape(str(request.scope.get("path_template", "")))
@@ -270,7 +272,8 @@ def _entry(api: NamedApi, route: Route) -> _Entry:
 
 
 def route_of(app: Litestar, path: str) -> str | None:
-    """The template of the route that `app` has for this path; None if there is none. Linear in the routes: only for errors."""
+    """The template of the route of `app` that matches `path`; None if no route does. Takes time linear in the number of
+    routes, so it is only used for errors."""
     plain = path.rstrip("/") or "/"
     found = [route.path_format for route in app.routes if _compiled(route.path).fullmatch(plain)]
     return min(found, key=lambda template: template.count("{"), default=None)

@@ -1,4 +1,4 @@
-"""The models that a request may be answered by, as attempts."""
+"""The models that may answer a request, as attempts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def attempts_of(
     owner: str | None,
     size: int,
 ) -> Attempts[PlanT]:
-    """The attempts to answer a request that names `model`. Until they are left, they stop waiting for a model to be loaded
-    if the client leaves. See `ModelLookup.candidates` and `Attempts`."""
+    """The attempts to answer a request that names `model`. Until their context is left, they stop waiting for a model
+    to load if the client disconnects. See `ModelLookup.candidates` and `Attempts`."""
     names = await services.lookup.candidates(model, api=api, use=use, owner=owner, size=size)
     return Attempts(
         names,

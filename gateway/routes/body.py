@@ -29,13 +29,13 @@ class BodyTimeout(GatewayError):
 async def read_body(
     request: HttpRequest, services: Services, *, may_be_empty: bool = False
 ) -> bytes:
-    """The whole, undecoded body of a JSON request; decompressed, if it is compressed.
+    """The whole, undecoded body of a JSON request, decompressed if needed.
 
-    Limited to `server.max_body_bytes` bytes, compressed and not, and to `server.body_timeout` seconds.
+    Limited to `server.max_body_bytes` bytes, both before and after decompression, and to `server.body_timeout` seconds.
     """
     headers = dict(request.scope["headers"])
     media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    # A request without a type has no body: `RequestGuard` checks that.
+    # `RequestGuard` ensures that a request without a content type has no body.
     if media_type not in (b"application/json", b"") and not _JSON_TYPE.fullmatch(media_type):
         raise UnsupportedMediaType(
             f"The content type '{media_type.decode('latin-1')[:100]}' is not supported. Send JSON with the header "
@@ -50,7 +50,7 @@ async def read_body(
     if connection is not None and connection.has_whole_body:
         body = await _read_all(request.receive, config.max_body_bytes)
     else:
-        # One timeout for the whole body: a timeout per part costs several times as much.
+        # One timeout for the whole body, because a timeout for each part costs several times as much.
         try:
             async with asyncio.timeout(config.body_timeout):
                 body = await _read_all(request.receive, config.max_body_bytes)
@@ -123,7 +123,7 @@ def _unsupported(coding: str, supported: str) -> UnsupportedMediaType:
 
 
 def _check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Reject by its headers a body that is longer than `limit`."""
+    """Reject a body whose `content-length` exceeds `limit`."""
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length) > limit:
         raise _too_large(limit)
@@ -133,7 +133,7 @@ async def _part(receive: Receive) -> tuple[bytes, bool]:
     """The next part of a body, and whether more follows."""
     message = await receive()
     if message["type"] != "http.request":
-        # The client has disconnected. Nobody reads the answer, and it is not an error of the server.
+        # The client has disconnected. It will not read the answer, and this is not an error of the server.
         raise InvalidRequest("The body is incomplete: the client has disconnected.")
     return message.get("body", b""), message.get("more_body", False)
 

@@ -1,4 +1,4 @@
-"""Large bodies of answers are sent in slices, so that a server serves others between them."""
+"""Sends large bodies of answers in slices, so that the server can serve other requests between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from litestar.types import Send
 
 SLICE: Final = 262_144
-"""Bytes of a body that are sent at once. A server waits for the client to read most of them before it takes more."""
+"""Maximum number of bytes of a body that are passed to the server in one message. The server waits until the client has
+read most of them before it accepts more."""
 
 
 async def send_body(send: Send, body: bytes, *, at: int = 0) -> None:

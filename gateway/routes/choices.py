@@ -1,4 +1,4 @@
-"""The plain answer of choices, as an ASGI application."""
+"""The unstreamed answer of Chat Completions and Completions, as an ASGI application."""
 
 from __future__ import annotations
 

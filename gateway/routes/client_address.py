@@ -1,4 +1,4 @@
-"""The address of a request's client, for the log."""
+"""The address of a request's client, for the request log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 from gateway.config import TrustedProxies
 
 UNIX: Final = "unix"
-"""The address of a client that is connected to the Unix socket."""
+"""Stands for the address of a client that is connected to the Unix socket."""
 CLIENT_ADDRESS: Final = "gateway_client_address"
-"""The key of a WebSocket's scope for the address, if it is logged."""
+"""The scope key of a WebSocket client's address. Absent if addresses are not logged."""
 _MOST_HOPS: Final = 32
 """Maximum number of proxies whose entries in `X-Forwarded-For` are read."""
 
 
 class ClientAddress:
-    """Finds the addresses of clients, also behind trusted proxies."""
+    """Finds the addresses of clients, including clients behind trusted proxies."""
 
     def __init__(self, trusted: TrustedProxies) -> None:
         self._trusted = trusted
@@ -26,8 +26,8 @@ class ClientAddress:
     def of(self, scope: Any) -> str:
         """The address of an ASGI scope's client, or `unix`.
 
-        Where that is a trusted proxy, it is the last one in `X-Forwarded-For` that is not: whatever is before it is what the client
-        says. What is no address there counts for nothing.
+        If a trusted proxy sent the request, this is the last address in `X-Forwarded-For` that is not a trusted proxy.
+        Earlier entries are ignored, because the client can forge them. Entries that are not addresses are ignored.
         """
         client = scope.get("client")
         found = UNIX if client is None else _plain(client[0]) or client[0]
@@ -44,14 +44,15 @@ class ClientAddress:
 
 
 def _hops(headers: Sequence[tuple[bytes, bytes]]) -> Any:
-    """The entries of all `X-Forwarded-For`, the last first."""
+    """The entries of all `X-Forwarded-For` headers, last first."""
     for name, value in reversed(headers):
         if name == b"x-forwarded-for":
             yield from reversed(value.decode("latin-1").split(","))
 
 
 def _plain(written: str) -> str | None:
-    """An address without port and zone, and that of IPv4 if it is written as one of IPv6; None for what is none."""
+    """An address without its port and zone. An IPv4 address written as IPv6 is returned as IPv4. None if `written` is
+    not an address."""
     text = written.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

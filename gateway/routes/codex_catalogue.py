@@ -1,8 +1,8 @@
-"""Codex's own list of models, in which it finds the context window and the inputs of each.
+"""The list of models in Codex's own format, which gives the context window and the inputs of each model.
 
-Codex asks `GET /v1/models?client_version=…` if its provider has a `model_catalog_url` and its feature `api_key_model_discovery` is
-on. It then knows no other models, those that it comes with included. The members are those of `ModelInfo` in Codex 0.169; earlier
-releases ignore those that they do not know.
+Codex requests `GET /v1/models?client_version=…` if its provider has a `model_catalog_url` and its feature
+`api_key_model_discovery` is on. It then knows only these models, and not even its built-in ones. The members are those
+of `ModelInfo` in Codex 0.169; earlier releases ignore unknown members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Check what you did: run the tests, or the program. Do not commit, and undo no ch
 
 Say shortly what you are about to do before you call tools, and at the end what you did, what you checked, and what is left open. If a \
 command fails, read its output and find the cause. Ask only if you cannot go on without an answer."""
-"""What the model is told first. Each entry has to bring it, and Codex adds its tools' own instructions."""
+"""The model's base instructions. Codex requires them in each entry, and adds the instructions of its tools."""
 _EFFORTS: Final = {
     "low": "Fast, with little reasoning",
     "medium": "Balanced",
@@ -31,7 +31,7 @@ _EFFORTS: Final = {
 
 
 def codex_catalogue(models: Iterable[ModelObject]) -> list[JsonObject]:
-    """An entry for each model that generates, and for each of its aliases, in this order."""
+    """An entry for each generating model, followed by entries for its aliases."""
     names = [
         (name, model)
         for model in models

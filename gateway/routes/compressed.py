@@ -1,4 +1,4 @@
-"""Compressed request bodies: gzip and zstd, within the limit of bodies that are not compressed."""
+"""Decompresses request bodies (gzip and zstd) within the size limit for uncompressed bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gateway.errors import InvalidRequest, PayloadTooLarge
 MAX_WINDOW = 23
 """Binary logarithm of the largest window of a zstd frame: 8 MiB, as RFC 9659 requires of senders."""
 MAX_PARTS = 64
-"""Maximum number of gzip members or zstd frames in one body. Each costs a copy of what follows it."""
+"""Maximum number of gzip members or zstd frames in one body. Each costs a copy of the data after it."""
 _ON_LOOP = 64 * 1024
 """Number of bytes, compressed or not, up to which a body is decompressed on the event loop."""
 _STEP = 1024 * 1024
@@ -35,7 +35,8 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """A gzip member. Input that is not decompressed yet is kept, as the decompressors of the standard library do."""
+    """Decompresses a gzip member. Keeps input that is not decompressed yet, as the standard library's decompressors
+    do."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
@@ -63,10 +64,10 @@ CODINGS: dict[str, Callable[[], _Decompressor]] = {"gzip": _Gzip, "x-gzip": _Gzi
 
 
 async def decompressed(body: bytes, coding: str, limit: int) -> bytes:
-    """`body`, decompressed. Long ones are decompressed in a thread.
+    """Decompress `body`. Long bodies are decompressed in a thread.
 
-    Raises `PayloadTooLarge` as soon as the result has more than `limit` bytes, and `InvalidRequest` for a body that is
-    damaged or incomplete.
+    Raises `PayloadTooLarge` as soon as the result exceeds `limit` bytes, and `InvalidRequest` for a damaged or
+    incomplete body.
     """
     work = _Work(body, coding, limit)
     if len(body) > _ON_LOOP or not work.advance(_ON_LOOP):
@@ -91,7 +92,7 @@ class _Work:
             pass
 
     def advance(self, most: int) -> bool:
-        """Decompress up to `most` bytes. Returns whether this was the end."""
+        """Decompress up to `most` bytes. Returns whether the end of the body was reached."""
         given, self._input = self._input, b""
         most = min(most, self._limit - self._size + 1)
         try:

@@ -69,7 +69,7 @@ async def update_conversation(request: HttpRequest, conversation_id: FromPath[st
     """Replace a conversation's metadata."""
     body = await read_body(request, services_of(request))
     decoded = await decode_body(body, partial(decode_conversation_request, require="metadata"))
-    # Last: one that is deleted while its client sends the body must not come back.
+    # Loaded last: a conversation that is deleted while the body arrives must not be stored again.
     conversation = await _conversation(request, conversation_id)
     changed = msgspec.structs.replace(conversation, metadata=decoded.metadata or {})
     await store_of(request).put_conversation(changed, owner=owner_of(request))

@@ -1,4 +1,4 @@
-"""Limits of keys for requests that have no `Attempts`: those that run no model, and others."""
+"""Limits of API keys for requests that have no `Attempts`, such as those that use no model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from gateway.runtime.callers import current_principal
 from gateway.runtime.services import Services
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Awaitable[ASGIApp]])
-"""A function that answers a request, its first argument."""
+"""A request handler: a function that receives the request as its first argument."""
 
 
 def counts(handle: HandlerT) -> HandlerT:
-    """A handler each of whose requests is one of the requests of its key, as those of a plugin's `Route` with `counted`."""
+    """A handler whose requests count towards the request limits of their API keys, like a plugin's `Route` with
+    `counted`."""
 
     @wraps(handle)
     async def counting(request: HttpRequest, *args: object, **kwargs: object) -> ASGIApp:
@@ -30,8 +31,8 @@ def counts(handle: HandlerT) -> HandlerT:
 
 @asynccontextmanager
 async def counted(services: Services) -> AsyncIterator[None]:
-    """Within the context, the current request is one of the requests of its key, those that run at the same time included. Its
-    tokens, which no model reads, do not count. Raises `RateLimited` or `StoreUnavailable`."""
+    """A context in which the current request counts towards its key's limits of requests and of concurrent requests.
+    Its tokens do not count, because no model reads them. Raises `RateLimited` or `StoreUnavailable`."""
     charge = await services.limiter.admit(current_principal(), prompt=0, output=0)
     try:
         yield
@@ -42,8 +43,8 @@ async def counted(services: Services) -> AsyncIterator[None]:
 
 @contextmanager
 def preparing(services: Services) -> Iterator[None]:
-    """Within the context, the current request is prepared: it is refused before that if its key is at its limit, and counted later,
-    when it is admitted. See `Limiter.prepare`. Raises `RateLimited`."""
+    """A context in which the current request is prepared. It is refused on entry if its key has reached a limit, and is
+    counted later, when it is admitted. See `Limiter.prepare`. Raises `RateLimited`."""
     preparation = services.limiter.prepare(current_principal())
     try:
         yield

@@ -1,4 +1,4 @@
-"""Cross-origin requests (CORS): preflight requests, which have no key, and readable headers."""
+"""Cross-origin requests (CORS): preflight requests, which have no API key, and the headers that scripts may read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EXPOSED = (
         for kind in ("requests", "tokens")
     ),
 )
-"""Additional response headers that scripts may read; clients show them in their errors."""
+"""Further response headers that scripts may read. Clients show them in their errors."""
 
 
 class OriginPatterns(CORSConfig):
-    """Origins in which `*` stands for a part of the scheme, the host or the port. In Litestar's it stands for anything, so that
-    `https://*.example.com` would allow `https://evil.com/.example.com`."""
+    """A CORS configuration whose `*` stands for a part of the scheme, the host or the port. Litestar's `*` matches any
+    text, so that `https://*.example.com` would allow `https://evil.com/.example.com`."""
 
     @cached_property
     def allowed_origins_regex(self) -> re.Pattern[str]:
@@ -39,7 +39,7 @@ def _pattern(origin: str) -> str:
     host = re.escape(rest).replace(re.escape("*"), r"[A-Za-z0-9._:\[\]-]*")
     if divider:
         return re.escape(scheme).replace(re.escape("*"), "[A-Za-z0-9+.-]*") + divider + host
-    # `*.example.com`: of any scheme.
+    # A pattern such as `*.example.com` allows any scheme.
     return f"(?:[A-Za-z0-9+.-]+://)?{host}" if rest.startswith("*") else host
 
 
@@ -61,7 +61,7 @@ def is_preflight(scope: Any) -> bool:
 
 
 def refusal_headers(config: CORSConfig | None, scope: Any) -> list[tuple[bytes, bytes]]:
-    """CORS headers for an answer that does not come from Litestar, so that the page can read the error."""
+    """CORS headers for an answer that is not sent by Litestar, so that the page can read the error."""
     origin = Headers.from_scope(scope).get("origin")
     if config is None or origin is None or not config.is_origin_allowed(origin):
         return []

@@ -1,4 +1,5 @@
-"""Streams whose preparation takes long, as while their model is loaded: they are begun before it has ended."""
+"""Starts a stream before its preparation is complete, because that can take long, for instance while its model is
+loaded."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ logger = logging.getLogger("gateway.routes.early_start")
 
 
 class EarlyStart:
-    """The beginning of a streamed answer that is being prepared.
+    """The beginning of a streamed answer that is still being prepared.
 
-    After a silence, as long as a stream may have, it is begun with `idle`, which is repeated after each further one. The
-    `StreamedAnswer` that answers the request then goes on with it.
+    If preparation takes longer than a stream may be silent, the stream begins with `idle`, which is repeated after each
+    further silence. The `StreamedAnswer` that answers the request then continues this stream.
     """
 
     __slots__ = ("_body", "_fail", "_request")
@@ -36,8 +37,8 @@ class EarlyStart:
         headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
         idle_seconds: float | None = None,
     ) -> None:
-        """`fail` returns all that is sent if the preparation fails after that. `headers` and `idle_seconds`: see
-        `StreamedAnswer`."""
+        """`fail` returns the last bytes of a stream that has begun and whose preparation fails. `headers` and
+        `idle_seconds`: see `StreamedAnswer`."""
         self._request, self._fail = request, fail
         self._body = StreamBody(
             request.send,
@@ -50,7 +51,8 @@ class EarlyStart:
         scope[STREAM_BODY] = self._body
 
     async def answered(self, answer: ASGIApp) -> ASGIApp:
-        """What answers the request once it is prepared: `answer`, which is a stream."""
+        """Return `answer`, which continues the stream. If `answer` is not a `StreamedAnswer` although the stream has
+        begun, returns the end of a failed stream."""
         if not isinstance(answer, StreamedAnswer):
             if await self._body.has_begun():
                 return await self.failed(TypeError(f"a stream was announced, and {answer} answers"))
@@ -58,7 +60,7 @@ class EarlyStart:
         return answer
 
     async def failed(self, error: BaseException) -> ASGIApp:
-        """The end of the stream, if it has begun. Otherwise raises `error`, by which the preparation has failed."""
+        """The end of the stream, if it has begun. Otherwise raises `error`, the failure of the preparation."""
         self._end()
         try:
             if not isinstance(error, Exception) or not await self._body.has_begun():
@@ -70,7 +72,7 @@ class EarlyStart:
             note_error(error)
             return _Ending(self._body, self._fail(error))
         finally:
-            del error  # it refers to this frame, if it is raised here
+            del error  # breaks a reference cycle with this frame, if it was raised here
 
     def _end(self) -> None:
         scope: Any = self._request.scope
@@ -80,7 +82,7 @@ class EarlyStart:
 async def started_early(
     request: HttpRequest, prepared: Awaitable[ASGIApp], *, fail: Callable[[GatewayError], bytes]
 ) -> ASGIApp:
-    """The streamed answer that `prepared` returns. See `EarlyStart`."""
+    """Await `prepared`, and return its streamed answer. The stream may begin before that; see `EarlyStart`."""
     early = EarlyStart(request, fail=fail)
     try:
         return await early.answered(await prepared)
@@ -89,7 +91,7 @@ async def started_early(
 
 
 class _Ending:
-    """The end of a stream that was begun, as an ASGI application."""
+    """The end of a stream that has begun, as an ASGI application."""
 
     def __init__(self, body: StreamBody, last: bytes) -> None:
         self._body, self._last = body, last

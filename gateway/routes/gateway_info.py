@@ -1,4 +1,4 @@
-"""/v1/gateway: what the gateway consists of and what it does, for administrators."""
+"""/v1/gateway: the gateway's parts, tools and runs, for administrators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gateway.wire.inventory import GatewayInfo, ListedTools
 
 @get("/v1/gateway")
 async def describe_gateway(request: HttpRequest) -> ASGIApp:
-    """What is installed and which tools there are, for administrators. Without secrets: names and versions only."""
+    """List the installed packages and the available tools, for administrators. Names and versions only, without
+    secrets."""
     services = services_for_admin(request)
     tools = [_listed(name, table) for name, table in services.tool_tables.items()]
     return json_answer(
@@ -26,16 +27,17 @@ async def describe_gateway(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/gateway/runs")
 async def list_runs(request: HttpRequest) -> ASGIApp:
-    """What runs now, oldest first, and what has ended last, in all worker processes of this server, for administrators."""
+    """List current runs, oldest first, and recently ended runs of all worker processes of this server, for
+    administrators."""
     services = services_for_admin(request)
     return json_answer(await all_runs(services))
 
 
 @post("/v1/gateway/runs/{run_id:str}/cancel", status_code=200)
 async def cancel_listed_run(request: HttpRequest, run_id: FromPath[str]) -> ASGIApp:
-    """Cancel a run of any client, for administrators. The answer is the run as it was then: its end may take a moment.
+    """Cancel a run of any client, for administrators. Returns the run, which may take a moment to end.
 
-    A response ends as cancelled. Other APIs answer, or end their streams, with the error `request_cancelled`, status 403.
+    A response ends as cancelled. Other APIs answer, or end their streams, with the error `request_cancelled` (403).
     """
     services = services_for_admin(request)
     found = await cancel_run(services, run_id)

@@ -1,4 +1,4 @@
-"""/v1/gateway/config, /keys and /models: what is configured, who uses it, and how the models do, for administrators."""
+"""/v1/gateway/config, /keys and /models: settings, use of API keys, and states of models, for administrators."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from gateway.wire.inventory import (
 _DAY: Final = 86_400
 _DAYS: Final = 30
 _MAX_KEYS: Final = 1000
-"""Names in one answer."""
+"""Maximum number of key names in one answer."""
 _MAX_MEASURED: Final = 40
-"""Figures of one engine in one answer."""
+"""Maximum number of measurements of one engine in one answer."""
 _LONGEST_FAILURE: Final = 10_000
-"""Characters of the text why a model cannot be loaded."""
+"""Maximum number of characters of the reason why a model cannot be loaded."""
 _SECTIONS: Final = ("server", "media", "documents")
 """Sections whose defaults are shown."""
 
 
 @get("/v1/gateway/config")
 async def list_config(request: HttpRequest) -> ASGIApp:
-    """The configuration as it is used, with the source of each setting, for administrators. Without secrets."""
+    """List the settings in use with the source of each, for administrators. Secrets are left out."""
     services = services_for_admin(request)
-    # Redacting a large configuration takes longer than a token may wait.
+    # In a thread: redacting a large configuration takes longer than a token may be delayed.
     return json_answer(await asyncio.to_thread(listed_settings, services.config, os.environ))
 
 
 def listed_settings(config: Config, environ: Mapping[str, str]) -> SettingList:
-    """What is set, in the order of the file, and then the defaults of what is not."""
+    """The settings of the file, in its order, followed by the defaults of the others."""
     redactor = Redactor(secrets_of(config, environ))
     data = [
         ListedSetting(
@@ -88,12 +88,14 @@ def _note(key: str, value: Any, environ: Mapping[str, str]) -> str:
 
 @get("/v1/gateway/keys")
 async def list_keys(request: HttpRequest) -> ASGIApp:
-    """The API keys by name, with their limits and their use, for administrators. Never a key or its hash."""
+    """List the API keys by name, with their limits and usage, for administrators. Contains neither keys nor their
+    hashes."""
     services = services_for_admin(request)
     names = services.authenticator.listed()
     today = int(time.time() // _DAY)
     counts = await services.usage.read(today - _DAYS + 1, today)
-    # Authenticators may have found any number of principals: adding up takes longer than a token may wait.
+    # In a thread: authenticators may have found any number of principals, and adding up takes longer than a token may
+    # be delayed.
     sums, sums_today = await asyncio.to_thread(_both_sums, counts, names, today)
     activity = await all_activity(services)
     data = []
@@ -134,13 +136,13 @@ async def list_keys(request: HttpRequest) -> ASGIApp:
 
 
 _Sums = Counter[tuple[str, str]]
-"""Requests and tokens, by the name of the key."""
+"""Numbers of requests and of tokens. A key of the mapping is the name of an API key with "requests" or "tokens"."""
 
 
 def _both_sums(
     counts: Iterable[UsageCount], names: Collection[str], today: int
 ) -> tuple[_Sums, _Sums]:
-    """The sums of all days, and of today, of these names."""
+    """The sums for these names: of all days, and of today."""
     sums, sums_today = _Sums(), _Sums()
     for count in counts:
         name = count.principal
@@ -154,7 +156,8 @@ def _both_sums(
 
 @get("/v1/gateway/models")
 async def list_model_queues(request: HttpRequest) -> ASGIApp:
-    """Each model's state, limits, queue over the last hour, and what its engine says of its memory, for administrators."""
+    """List each model's state, limits, queue over the last hour, and memory metrics of its engine, for
+    administrators."""
     services = services_for_admin(request)
     activity = await all_activity(services)
     queues = activity.queues
@@ -163,7 +166,7 @@ async def list_model_queues(request: HttpRequest) -> ASGIApp:
         for slot in services.slots.slots.values()
         if slot.state == "failed" and slot.failure is not None
     }
-    if failures:  # as above
+    if failures:  # in a thread, as in `list_config`
         failures = await asyncio.to_thread(_redacted, failures, services.config)
     data = []
     for slot in services.slots.slots.values():
@@ -194,7 +197,7 @@ def _redacted(texts: Mapping[str, str], config: Config) -> dict[str, str]:
 
 
 def _measured(slot: ModelSlot) -> dict[str, float]:
-    """The gauges of the model's engine that are of memory."""
+    """The memory gauges of the model's engine, by name."""
     engine = slot.served[0].engine if slot.served else None
     if not isinstance(engine, MeasuredEngine):
         return {}

@@ -17,7 +17,7 @@ from gateway.runtime.services import Services
 
 
 class NotReady(GatewayError):
-    """An engine or the store cannot serve; who asks may not know which: 503."""
+    """503 without details: an engine or the store cannot serve, and the sender may not see which one."""
 
     status = 503
     type = "service_unavailable_error"
@@ -35,10 +35,11 @@ async def health(request: HttpRequest) -> ASGIApp:
 
 @get("/ready")
 async def ready(request: HttpRequest) -> ASGIApp:
-    """200 while the store and the engines can serve; otherwise 503 with the reason of the first that cannot.
+    """200 while the store and the engines can serve; otherwise 503 with the reason of the first one that cannot.
 
-    Engines of models with `required = false` count only if there is no other that can serve. Models that are not loaded do not count. If there are any, the states of all are listed. Where there are API keys, reasons and
-    models are for administrators only.
+    Engines of models with `required = false` count only if no other engine can serve. Models that are not loaded do not
+    count. If there are any, the states of all models are listed. If the server has API keys, reasons and models are
+    shown to administrators only.
     """
     services = services_of(request)
     unable: list[str] = []
@@ -61,7 +62,8 @@ async def ready(request: HttpRequest) -> ASGIApp:
 
 
 async def _check(services: Services) -> list[str]:
-    """The models with `required = false` that cannot serve. Raises `GatewayError` if others cannot, or none can."""
+    """The names of models with `required = false` that cannot serve. Raises `GatewayError` if the store or another
+    model cannot serve, or if no model can."""
     models = [*services.models.values()]
     checks = [model.engine.health() for model in models]
     if services.store is not None:
@@ -80,7 +82,7 @@ async def _check(services: Services) -> list[str]:
 
 @get("/metrics")
 async def metrics(request: HttpRequest) -> ASGIApp:
-    """All metrics, in Prometheus' text format or as OpenMetrics."""
+    """All metrics, in Prometheus' text format or in OpenMetrics format."""
     services = services_of(request)
     readers = services.config.server.metrics
     if isinstance(readers, list) and owner_of(request) not in readers:
@@ -88,5 +90,5 @@ async def metrics(request: HttpRequest) -> ASGIApp:
             "This API key may not read the metrics. Its name has to be in metrics under [server]."
         )
     body, content_type = await services.metrics.scrape(request.headers.get("accept", ""))
-    # `media_type` would add a second charset.
+    # Not as `media_type`, which would add a second charset.
     return ASGIResponse(body=body, headers={"content-type": content_type})

@@ -1,4 +1,4 @@
-"""Requests that the gateway sends to itself, within the process, for work that no client waits for."""
+"""Requests that the gateway sends to itself, within the process, for work for which no client waits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from gateway.protocols import InternalAnswer
 from gateway.runtime.callers import Caller
 
 INTERNAL_CALLER: Final = "gateway.internal_caller"
-"""The scope key of the caller of an internal request, which is neither guarded nor authenticated. A server never sets it."""
+"""The scope key of the caller of an internal request. Internal requests are neither guarded nor authenticated. Servers
+never set this key."""
 
 
 class InternalRequests:
-    """Sends requests to an application as a server would. Implements `gateway.runtime.services.SendInternal`."""
+    """Calls an ASGI application as a server does. Implements `gateway.runtime.services.SendInternal`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -55,7 +56,7 @@ class InternalRequests:
 
 
 class _Exchange:
-    """One request and its answer, as the server's side of ASGI."""
+    """The server's side of ASGI for one request and its answer."""
 
     def __init__(self, body: bytes, max_bytes: int) -> None:
         self._body: bytes | None = body
@@ -70,7 +71,7 @@ class _Exchange:
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        # A server reports the end of the connection, and also that of the answer.
+        # ASGI servers send this when the client disconnects, and when the answer is complete.
         await self._complete.wait()
         return {"type": "http.disconnect"}
 
@@ -86,7 +87,7 @@ class _Exchange:
             self._size += len(part)
             if self._size > self._max_bytes:
                 self._parts.clear()
-                self._complete.set()  # to the application, the client has left
+                self._complete.set()  # for the application, the client has disconnected
                 return
             self._parts.append(part)
             if not message.get("more_body", False):

@@ -1,4 +1,4 @@
-"""Requests that wait until their model is loaded."""
+"""Lets requests wait until their model is loaded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from gateway.runtime.model_slot import ModelUse
 def loaded(
     request: HttpRequest, model: str | None, use: ModelUse | None = "generates"
 ) -> AbstractAsyncContextManager[None]:
-    """As `ModelLookup.loaded`, for a request whose body has been read. Stops waiting if the client leaves."""
+    """Like `ModelLookup.loaded`, but stops waiting if the client disconnects. The request's body must have been
+    read."""
     return services_of(request).lookup.loaded(
         model, use, wait=partial(_unless_disconnected, request.receive)
     )
 
 
 async def _unless_disconnected(receive: Receive, loading: Coroutine[Any, Any, None]) -> None:
-    """Wait for `loading`; cancel it if the client leaves before it is done, or if this task is cancelled."""
+    """Wait for `loading`. Cancels it if the client disconnects before it is done, or if this task is cancelled."""
     work = asyncio.create_task(loading)
     leaving = asyncio.create_task(_disconnected(receive))
     try:

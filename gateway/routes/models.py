@@ -27,12 +27,12 @@ logger = logging.getLogger("gateway.routes.models")
 _INTERNAL: Final[frozenset[Capability]] = frozenset(
     {"tokens", "messages", "structure", "triggered", "adapters"}
 )
-"""Capabilities of engines that mean nothing to clients."""
+"""Capabilities of engines that are not shown, because clients cannot use them."""
 
 
 @get("/v1/models")
 async def list_models(request: HttpRequest) -> ASGIApp:
-    """List all models; for Codex, which sends `client_version`, with the list of its own form too."""
+    """List all models. For Codex, which sends `client_version`, the answer also has a list in Codex's own format."""
     services = services_of(request)
     shown = await asyncio.gather(*map(_shown_with_adapters, services.lookup.visible_slots()))
     visible = [each for models in shown for each in models if services.lookup.may_use(each.id)]
@@ -57,10 +57,11 @@ async def retrieve_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
 
 @post("/v1/models/{action:path}", status_code=200)
 async def change_model(request: HttpRequest, action: FromPath[str]) -> ASGIApp:
-    """`/v1/models/{model}/load` and `/v1/models/{model}/unload`, for administrators. The answer is the model.
+    """Load or unload a model, for administrators: `/v1/models/{model}/load`, `/v1/models/{model}/unload`. Returns the
+    model.
 
-    `load` is answered when the model is loaded. `unload` is answered when it is unloaded, or at once if requests use it, which
-    end before it is unloaded.
+    `load` is answered when the model is loaded. `unload` is answered when it is unloaded. If requests use the model,
+    `unload` is answered immediately, and the model is unloaded when they have ended.
     """
     name, _, verb = action.removeprefix("/").rpartition("/")
     if verb not in ("load", "unload") or not name:
@@ -89,7 +90,8 @@ async def delete_model(request: HttpRequest, model: FromPath[str]) -> ASGIApp:
 
 
 def _slot_to_change(request: HttpRequest, name: str) -> ModelSlot:
-    """The slot that an administrator names. Raises `PermissionDenied` for others, and `ModelNotFound`."""
+    """The slot of the model called `name`. Raises `PermissionDenied` unless the sender is an administrator, and
+    `ModelNotFound`."""
     services = services_to_change(request)
     services.check_open()
     slots = services.slots
@@ -133,7 +135,7 @@ def _described(model: ServedModel, state: ShownState | UnsetType) -> ModelObject
         root=model.adapter or model.name,  # not the path: the location of the weights is private
         parent=model.parent,
         aliases=aliases or UNSET,
-        # An engine's own description may have the path of its weights or the name of an upstream.
+        # Not the engine's own description, which may contain the path of its weights or the name of an upstream.
         description=model.config.description or UNSET,
         capabilities=_capabilities(model),
         state=state,
@@ -146,7 +148,8 @@ def _capabilities(model: ServedModel) -> list[str]:
 
 
 def _adapter_state(adapter: ServedModel, state: ShownState | UnsetType) -> ShownState | UnsetType:
-    """That of its model; or "failed" if it could not be loaded again when its engine's process had ended."""
+    """`state`, which is the state of the adapter's model; or "failed" if the adapter could not be loaded again after
+    its engine's process had ended."""
     if adapter.adapter is None or adapter.adapter in adapter.engine.info.adapters:
         return state
     return "failed"
@@ -155,6 +158,6 @@ def _adapter_state(adapter: ServedModel, state: ShownState | UnsetType) -> Shown
 async def _state(engine: Engine) -> ShownState:
     try:
         await engine.health()
-    except Exception:  # engines may raise anything; the list is of use all the same
+    except Exception:  # engines may raise anything; the list is useful anyway
         return "unavailable"
     return "loaded"

@@ -1,4 +1,4 @@
-"""Pagination in OpenAI's style: `after`, `limit`, `order`, and `before` for lists that are in memory."""
+"""Pagination in OpenAI's style: `after`, `limit` and `order`, and `before` for lists that are held in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PageQuery(Struct, frozen=True, kw_only=True):
 def page_query(
     query: Mapping[str, str], *, default_order: Literal["asc", "desc"], backwards: bool = False
 ) -> PageQuery:
-    """Parse the pagination parameters of a query string. Raises `InvalidRequest` with the wrong parameter.
+    """Parse the pagination parameters of a query string. Raises `InvalidRequest` that names the invalid parameter.
 
     `backwards`: whether the list can be read backwards, by `before`."""
     if "before" in query and not backwards:
@@ -59,7 +59,8 @@ def page_query(
 
 
 def page_of(items: Sequence[Item], query: PageQuery) -> Listing:
-    """A page of a list that is in memory, oldest first. With `before` alone it is the one that ends there."""
+    """A page of `items`, which are in memory, oldest first. With `before` and without `after`, the page ends before
+    that item."""
     ordered = list(items) if query.order == "asc" else list(reversed(items))
     start = 0 if query.after is None else _place(query.after, ordered, "after") + 1
     end = len(ordered) if query.before is None else _place(query.before, ordered, "before")
@@ -70,7 +71,8 @@ def page_of(items: Sequence[Item], query: PageQuery) -> Listing:
 
 
 def _place(wanted: str, items: Sequence[Item], param: Literal["after", "before"]) -> int:
-    # The last one: earlier releases stored repeated ids, and a client that follows `last_id` has to come to an end.
+    # Earlier releases stored repeated ids. The last one counts, so that a client that follows `last_id` reaches the
+    # end.
     for place in range(len(items) - 1, -1, -1):
         if items[place].id == wanted:
             return place
@@ -78,5 +80,5 @@ def _place(wanted: str, items: Sequence[Item], param: Literal["after", "before"]
 
 
 def unknown_item(wanted: str, param: Literal["after", "before"] = "after") -> NotFound:
-    """The error for the end of a page that is not in the list."""
+    """The error for an `after` or `before` that is not in the list."""
     return NotFound(f"Item with id '{wanted[:100]}' not found.", param=param, code="item_not_found")

@@ -1,4 +1,4 @@
-"""Answers of engines that answer once: embeddings and scores, with the first model that can."""
+"""Answers that are not generated: embeddings and scores, from the first model that does not fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.runtime.served_model import ServedModel
 
 
 class PooledRun(Protocol):
-    """A prepared run."""
+    """A prepared run that makes embeddings or scores."""
 
     scope: RunScope
     model: ServedModel
@@ -26,7 +26,8 @@ RunT = TypeVar("RunT", bound=PooledRun)
 async def pooled_answer(
     attempts: Attempts[RunT], make: Callable[[RunT], Awaitable[object]]
 ) -> PlainAnswer:
-    """The answer as JSON. `make` runs, and returns a wire Struct; if `scope.error` is set then, the next model is tried.
+    """The answer as JSON. `make` executes a run and returns a wire Struct. If the run's `scope.error` is then set, the
+    next model is tried.
 
     Raises `GatewayError` for failures that are answered by an HTTP status.
     """

@@ -1,7 +1,7 @@
 """Header checks before authentication and routing: `Host`, `Origin` and the type of the body.
 
-A server without API keys trusts everyone who can reach it. These checks protect it from web pages in a local browser:
-pages of other origins, and pages whose own host name an attacker has pointed at this machine (DNS rebinding).
+A server without API keys trusts every client that can reach it. These checks protect it from web pages in a local
+browser: pages of other origins, and pages whose host name an attacker has pointed at this machine (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORM_TYPES: Final = frozenset((b"text/plain", b"application/x-www-form-urlencod
 """Besides `multipart/form-data`, the types that a page can send to another origin without a CORS preflight. No route
 accepts these two; routes that accept `multipart/form-data` declare it."""
 _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
-"""What a host may consist of (RFC 3986, 3.2.2), as Litestar's router has it."""
+"""The characters that a host may contain (RFC 3986, 3.2.2), as in Litestar's router."""
 _ONCE: Final = (
     b"host",
     b"origin",
@@ -34,11 +34,12 @@ _ONCE: Final = (
     b"authorization",
     b"x-api-key",
 )
-"""Headers of which a proxy might read another one than the server does, if there were several."""
+"""Headers that must not be repeated, because a proxy might use another occurrence than the server does."""
 
 
 class RequestGuard:
-    """The checks of one configuration. Every request passes `check`, and every WebSocket handshake `check_handshake`."""
+    """The checks of one configuration. Every request passes `check`, and every WebSocket handshake
+    `check_handshake`."""
 
     def __init__(self, config: ServerConfig, cors: CORSConfig | None) -> None:
         self._cors = cors
@@ -105,7 +106,7 @@ class RequestGuard:
         """Check the origin. The server's own origin is trusted: a page has it only under an accepted host name."""
         origin = headers.get(b"origin")
         if origin is None:
-            # Browsers send `Origin` with everything but plain GET requests; `Sec-Fetch-Site` covers these.
+            # Browsers send `Origin` with all requests except plain GET requests, for which they send `Sec-Fetch-Site`.
             if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
                 raise _foreign("another origin")
             return
@@ -117,7 +118,7 @@ class RequestGuard:
 
 
 def allowed_hosts(config: ServerConfig) -> AllowedHosts | None:
-    """The accepted hosts; None for any."""
+    """The accepted hosts; None if any host is accepted."""
     configured = config.allowed_hosts
     if configured is not None:
         return None if "*" in configured else AllowedHosts((*LOOPBACK, *configured))
@@ -139,7 +140,7 @@ def _check_repeated(headers: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 def _check_coding(scope: Any, coding: bytes) -> None:
-    """Reject combined transfer codings, after which proxies may see a different end of the body (RFC 9112, 6.1)."""
+    """Reject combined transfer codings, with which proxies may see a different end of the body (RFC 9112, 6.1)."""
     if scope["http_version"] == "1.0" or coding.strip().lower() != b"chunked":
         raise InvalidRequest(
             "The only transfer coding is 'chunked', with HTTP/1.1.", headers={"connection": "close"}

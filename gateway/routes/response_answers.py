@@ -1,4 +1,4 @@
-"""The answers of the Responses API other than a run's events: its final response, and a log's events."""
+"""Answers of the Responses API other than a stream of new events: final responses, and the events of a log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gateway.wire.events import ErrorEvent, Event
 from gateway.wire.response import Response
 
 STORE_RETRY_SECONDS = 0.5
-"""How long a stream waits before it asks a store that is away again."""
+"""Seconds that a stream waits before it tries an unavailable store again."""
 
 
 class LogStream(StreamedAnswer):
-    """A background response's event log as server-sent events: what is logged, then what comes, to its end.
+    """A background response's event log as server-sent events: the logged events, and then further ones up to the last.
 
-    If the log breaks off, because its response was deleted, or the store has lost it or stays away, the stream ends with
-    the event `error`.
+    If the log breaks off, the stream ends with the event `error`. This happens if the response was deleted, or if the
+    store has lost it or stays unavailable.
     """
 
     is_resumed_often = True
@@ -42,18 +42,18 @@ class LogStream(StreamedAnswer):
         after: int = -1,
         live: LiveLog | None = None,
     ) -> None:
-        """`live` has the events of a response that this process runs, as they come."""
+        """`live` receives the events of the response, if it runs in this process."""
         super().__init__(None, services)
         self._response_id, self._owner = record.id, record.owner
         self._live = live
         self._at = max(after, -1)
-        """The number of the last event that was sent."""
+        """Sequence number of the last event that was sent; -1 if there was none."""
         self._ended = False
         """Whether the terminal event was sent."""
 
     async def make(self, body: StreamBody) -> bytes:
         """Send all events, to the log's end."""
-        write_chunk = await body.open()  # the next event may be far
+        write_chunk = await body.open()  # now, because the next event may come late
         live, complete = self._live, False
         lost: ErrorEvent | None = None
         if live is not None:
@@ -74,7 +74,7 @@ class LogStream(StreamedAnswer):
                 left = since + self._services.config.server.store_wait - clock()
                 if live is None or left <= 0:
                     raise
-                # What was being followed has its end in the store, which may come back.
+                # The end of the followed log is in the store, which may become available again.
                 await asyncio.sleep(min(left, STORE_RETRY_SECONDS))
         return SSE_DONE if lost is None else sse_frame(lost) + SSE_DONE
 
@@ -88,7 +88,7 @@ class LogStream(StreamedAnswer):
         return sse_frame(failure) + SSE_DONE
 
     async def _loss(self) -> ErrorEvent | None:
-        """The event that says why the log broke off; None if it was sent to its end."""
+        """The event that reports why the log broke off; None if it was sent completely."""
         if self._ended:
             return None
         store = self._services.store
@@ -104,7 +104,7 @@ class LogStream(StreamedAnswer):
             record.response.status not in UNFINISHED
             and await store.count_events(record.id) <= self._at + 1
         ):
-            return None  # the client has asked for what comes after the end
+            return None  # the client has requested events after the last one
         return ErrorEvent(
             sequence_number=self._at + 1,
             code="server_error",
@@ -112,7 +112,7 @@ class LogStream(StreamedAnswer):
         )
 
     async def _copy(self, body: StreamBody, *, until: LiveLog | None = None) -> None:
-        """Send the events that are stored, from where we are to the log's end, or as far as `until` has them."""
+        """Send the stored events after the last sent one: all of them, or only the events that `until` has counted."""
         store = self._services.store
         assert store is not None, "only what is stored has a log"
         if until is not None and until.count <= self._at + 1:
@@ -129,8 +129,8 @@ class LogStream(StreamedAnswer):
 def final_response(
     run: ResponseAnswer, *, shown: Callable[[Response], object] | None = None
 ) -> PlainAnswer:
-    """The final response of `run` as one JSON body. `shown` makes the body of the response, where that is not the
-    response itself; it may raise `GatewayError`."""
+    """The final response of `run` as one JSON body. `shown` converts the response to the body; by default, the body is
+    the response itself. It may raise `GatewayError`."""
 
     async def make() -> ASGIApp:
         await run.run(_discard)
@@ -142,5 +142,5 @@ def final_response(
 
 
 def _discard(events: Sequence[Event]) -> Awaitable[None]:
-    """The plain answer is the final response; nobody reads the events on the way."""
+    """Discard events, because only the final response is sent."""
     return ACCEPTED

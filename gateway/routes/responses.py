@@ -39,7 +39,7 @@ from gateway.wire.response import InputTokens
 from gateway.wire.strict import INPUT_TOKENS
 
 _LAST_EVENT = 2**31 - 2
-"""A number that no event reaches."""
+"""A sequence number that no event reaches."""
 _RETRIEVED_BY = ("stream", "starting_after", "include_obfuscation")
 
 
@@ -85,17 +85,15 @@ async def create_response(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/responses/{response_id:str}")
 async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) -> ASGIApp:
-    """Retrieve a stored response; with `stream`, the events of a background response after `starting_after`.
+    """Retrieve a stored response. With `stream`, retrieve the events of a background response after `starting_after`.
 
-    `include` adds to the values of the original request. Events are returned as they were sent.
+    `include` adds to the values of the original request. Events are returned unchanged.
     """
     record = await _record(request, response_id)
     query = request.query_params
     include = include_of(query)
     _note_unknown(request, _RETRIEVED_BY)
-    flag_of(
-        query, "include_obfuscation"
-    )  # has no effect, but a value that is not a flag is a mistake
+    flag_of(query, "include_obfuscation")  # has no effect, but an invalid value is an error
     if not flag_of(query, "stream"):
         if "starting_after" in query:
             raise InvalidRequest(
@@ -118,7 +116,7 @@ async def retrieve_response(request: HttpRequest, response_id: FromPath[str]) ->
         )
     after = query.get("starting_after", "-1")
     try:
-        number = max(-1, min(int(after), _LAST_EVENT))  # databases have no number for every integer
+        number = max(-1, min(int(after), _LAST_EVENT))  # databases do not support larger integers
     except ValueError:
         raise InvalidRequest(
             f"starting_after is the sequence number of an event, and '{after}' is not a whole number.",

@@ -51,14 +51,15 @@ def store_of(request: HttpRequest) -> ResponseStore:
 
 
 def services_for_admin(request: HttpRequest) -> Services:
-    """The services of the gateway. Raises `PermissionDenied` if the request's key has no `admin`."""
+    """The services of the gateway. Raises `PermissionDenied` unless the request's API key has `admin`."""
     services = services_of(request)
     services.authenticator.require_admin(request.scope["headers"])
     return services
 
 
 def services_to_change(request: HttpRequest) -> Services:
-    """As `services_for_admin`. Raises `Unsupported` if the request could change one of several processes only."""
+    """Like `services_for_admin`, but raises `Unsupported` if the server has several processes, because the request
+    could change only one of them."""
     services = services_for_admin(request)
     workers = services.config.server.workers
     if workers > 1:
@@ -72,8 +73,9 @@ def services_to_change(request: HttpRequest) -> Services:
 async def identify_sender(
     services: Services, scope: Any, *, open_paths: bool = True
 ) -> Principal | None:
-    """The principal of a request or a handshake, by its headers and its TLS certificate (the ASGI extension `tls`); None in
-    anonymous mode, and with `open_paths` where anyone may use its path. Raises `GatewayError` to refuse it."""
+    """Identify the principal of a request or handshake by its headers and its TLS certificate (the ASGI extension
+    `tls`). Returns None in anonymous mode, and with `open_paths` if anyone may use the path. Raises `GatewayError` if
+    the sender is refused."""
     tls = (scope.get("extensions") or {}).get("tls") or {}
     name = tls.get("client_cert_name")
     return await services.authenticator.identify(
@@ -86,7 +88,8 @@ async def identify_sender(
 
 
 async def may_see_details(request: HttpRequest) -> bool:
-    """Whether an open path tells the sender more than anyone may know: administrators, and all in anonymous mode."""
+    """Whether a path that is open to anyone shows the sender details. True for administrators, and in anonymous
+    mode."""
     try:
         principal = await identify_sender(services_of(request), request.scope, open_paths=False)
     except GatewayError:

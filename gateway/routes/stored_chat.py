@@ -108,7 +108,7 @@ async def list_chat_messages(request: HttpRequest, completion_id: FromPath[str])
 
 
 def _model(request: HttpRequest, name: str | None) -> str | None:
-    """The model's own name, under which completions are stored, if `name` is an alias."""
+    """The name under which a model's completions are stored: its own name if `name` is an alias, otherwise `name`."""
     if not name:
         return None
     return services_of(request).aliases.get(name, name)

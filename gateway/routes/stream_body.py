@@ -1,4 +1,4 @@
-"""The body of a streamed answer: its head, its parts, and what keeps its connection open while there is nothing to send."""
+"""The body of a streamed answer: its head, its parts, and keep-alive parts while there is nothing to send."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gateway.routes.body_slices import SLICE, send_body
 from gateway.shared_timers import SharedTimer, SharedTimers
 
 _FRAMING: Final = frozenset((b"content-length", b"transfer-encoding"))
-"""Headers of a plugin's API by which the body may be something else than chunks."""
+"""Headers with which a plugin's API can choose a framing of the body other than chunks."""
 
 
 class StreamBody:
-    """The body of a streamed answer."""
+    """Writes the head and the parts of a streamed answer. Sends keep-alive parts during silences."""
 
     __slots__ = (
         "_connection",
@@ -44,7 +44,7 @@ class StreamBody:
         headers: Callable[[], Iterable[tuple[bytes, bytes]]],
         connection: ClientConnection | None = None,
     ) -> None:
-        """`headers` are asked for when the head is sent. `connection`: see `chunked_connection`."""
+        """`headers` is called when the head is sent. `connection`: see `chunked_connection`."""
         self._connection = connection
         self._send_head = send_head
         self._send = send
@@ -52,22 +52,24 @@ class StreamBody:
         self._writer: ChunkWriter | None = None
         """Set once the head is sent."""
         self.write_chunk: Callable[[bytes], bool] | None = None
-        """Set once the head is sent. Writes a part unless the client is slow to read, and returns whether it did; costs less
-        than `write`. Not set while a part is left that was not sent."""
+        """Writes a part unless the client is slow to read, and returns whether it did. Costs less than `write`. None
+        until the head is sent, and once a part was left unsent."""
         self._is_sending = False
-        """Whether the head or a large part is being sent, which nothing may break."""
+        """Whether the head or a large part is being sent, so that no keep-alive part may be inserted."""
         self._timer: SharedTimer | None = None
-        """When the silence is broken next."""
+        """The timer of the next keep-alive part."""
         self._sending: asyncio.Task[None] | None = None
-        """Sends what breaks the silence, if that cannot be written at once."""
+        """Sends a keep-alive part, if it could not be written immediately."""
         self._sign: Callable[[], bytes] | None = None
-        """Returns what breaks the silence."""
+        """Returns the keep-alive part."""
         self._unsent = b""
-        """Parts, or the rest of one, whose sending was cancelled while it waited. They are sent before the next part."""
+        """Parts, or the rest of one, whose sending was cancelled while it waited for the client. Sent before the next
+        part."""
 
     def write(self, part: bytes) -> Awaitable[None]:
-        """Send `part`. Awaiting the result, before the next part, is the back-pressure; it is `ACCEPTED` where there is none. If
-        that is cancelled, as at a deadline while the client is slow to read, the part is sent before the next one."""
+        """Send `part`. Await the result before writing the next part: this is the back-pressure. The result is
+        `ACCEPTED` if there is nothing to wait for. If waiting is cancelled, for instance by a deadline while the client
+        is slow to read, the part is sent before the next one."""
         if self._unsent:
             part, self._unsent = self._unsent + part, b""
         if self._sending is not None:
@@ -84,7 +86,8 @@ class StreamBody:
         self._unsent, self.write_chunk = self._unsent + part, None
 
     async def open(self) -> Callable[[bytes], bool]:
-        """Send the head before there is a part. Returns `write_chunk`. Called before any part is written, if at all."""
+        """Send the head before there is a part. Returns the value of `write_chunk`. May only be called before the first
+        part."""
         if self._sending is not None:
             await self._settle(self._sending)
         if self._writer is not None:
@@ -102,29 +105,30 @@ class StreamBody:
     def keep_open(
         self, timers: SharedTimers, first: float, seconds: float, sign: Callable[[], bytes]
     ) -> None:
-        """Send what `sign` returns after `first` seconds without a part, and then after every `seconds` of silence, if that is not
-        0. It may be what the body begins with. Nothing is sent if it is empty, or while the client is slow to read."""
+        """Send the keep-alive part that `sign` returns after `first` seconds without a part, and then after every
+        `seconds` of silence unless that is 0. The body may begin with it. Nothing is sent if `sign` returns an empty
+        part, or while the client is slow to read."""
         self._sign = sign
         self._timer = timers.call_later(first, partial(self._check, timers, seconds))
 
     def go_on(
         self, headers: Callable[[], Iterable[tuple[bytes, bytes]]], sign: Callable[[], bytes]
     ) -> bool:
-        """Let another object go on with this body. Returns whether its head is sent, or is being sent, so that `headers` are not
-        asked for."""
+        """Hand this body over to another answer, which provides `headers` and `sign`. Returns whether the head has been
+        sent, or is being sent, so that `headers` will not be called."""
         self._headers, self._sign = headers, sign
         return self._writer is not None or self._sending is not None
 
     async def has_begun(self) -> bool:
-        """Break no further silence, and wait until a head that is being sent for one has left. Returns whether the head is sent, so
-        that the status cannot change."""
+        """Stop sending keep-alive parts, and wait until one that is being sent has been sent. Returns whether the head
+        has been sent, so that the status cannot change."""
         self._end_timer()
         if self._sending is not None:
             await self._settle(self._sending)
         return self._writer is not None
 
     async def close(self) -> None:
-        """Send nothing more. Called however the answer ends."""
+        """Send nothing more. Must be called however the answer ends."""
         self._end_timer()
         if self._sending is not None:
             self._sending.cancel()
@@ -144,7 +148,7 @@ class StreamBody:
         if left > 0:
             return
         if self._sending is not None and not self._sending.done():
-            return  # the client has yet to read the last sign
+            return  # the client has not yet read the last keep-alive part
         if self._is_sending or self._unsent:
             return
         if writer is None:
@@ -173,7 +177,7 @@ class StreamBody:
                 self._opened().wrote_at = monotonic()
 
     async def _write_after(self, part: bytes) -> None:
-        """Write `part` after what breaks the silence."""
+        """Write `part` after the keep-alive part that is being sent."""
         if self._sending is not None:
             try:
                 await self._settle(self._sending)
@@ -183,10 +187,10 @@ class StreamBody:
         await self.write(part)
 
     async def _settle(self, sending: asyncio.Task[None]) -> None:
-        await asyncio.wait((sending,))  # which goes on if this is cancelled
+        await asyncio.wait((sending,))  # does not cancel `sending` if this is cancelled
         self._sending = None
         if not sending.cancelled():
-            sending.exception()  # the next part fails likewise
+            sending.exception()  # retrieved only: the next part fails in the same way
 
     def _opened(self) -> ChunkWriter:
         self._writer = writer = ChunkWriter(self._connection)
@@ -217,7 +221,7 @@ class StreamBody:
                 if at >= size:
                     return
         except asyncio.CancelledError:
-            # The piece was not written: servers wait for slow clients before they write.
+            # The piece was not written, because servers wait for slow clients before they write.
             self._unsent, self.write_chunk = part[at:], None
             raise
         finally:

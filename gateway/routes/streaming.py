@@ -1,4 +1,4 @@
-"""Streamed answers as ASGI applications: one way of the bytes of a run to its client."""
+"""Streamed answers as ASGI applications. All streams of bytes to clients pass through here."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from gateway.wire.events import Event
 SSE_COMMENT = b": keep-alive\n\n"
 """A comment, which clients of server-sent events ignore (WHATWG HTML, 9.2.6)."""
 STREAM_BODY = "gateway.stream_body"
-"""Where the scope of a request has the body of its stream, if its preparation may begin it (`gateway.routes.early_start`)."""
+"""The scope key of the stream's body, if the stream may begin during its preparation (`gateway.routes.early_start`)."""
 
 
 def keep_open(
     body: StreamBody, services: Services, idle_seconds: float | None, sign: Callable[[], bytes]
 ) -> None:
-    """Let `body` send what `sign` returns after a silence. `idle_seconds`: see `StreamedAnswer`."""
+    """Make `body` send the keep-alive part that `sign` returns after each silence. `idle_seconds`: see
+    `StreamedAnswer`."""
     first = seconds = idle_seconds
     if seconds is None:
         seconds = services.config.server.ping_interval
@@ -43,10 +44,12 @@ def keep_open(
 
 
 class StreamedAnswer(ABC):
-    """Output that is sent as it is made. What fails before the first part is an HTTP status; later, `fail` tells it."""
+    """An answer that is sent while it is made. A failure before the first part is answered by an HTTP status. A later
+    failure is reported by the bytes that `fail` returns."""
 
     is_resumed_often: ClassVar[bool] = False
-    """Whether each part that is sent resumes `make`, which then has a task of its own. A generation has one anyway."""
+    """Whether sending a part resumes `make` each time. `make` then runs in its own task. A generation has its own task
+    anyway."""
 
     def __init__(
         self,
@@ -56,9 +59,9 @@ class StreamedAnswer(ABC):
         headers: Iterable[tuple[bytes, bytes]] = SSE_HEADERS,
         idle_seconds: float | None = None,
     ) -> None:
-        """`run_scope` is that of the run which ends with the stream, if there is one. `idle_seconds` are those of silence before
-        `keep_alive`, 0 is never. None is the server's setting, but an answer begins after `MAX_HELD_SECONDS` at the
-        latest."""
+        """`run_scope` is the scope of the run that ends with the stream, if there is one. `idle_seconds` is the length
+        of a silence after which `keep_alive` is called; 0 means never. With None it is the server's setting, but the
+        answer begins after `MAX_HELD_SECONDS` at the latest."""
         self._run_scope = run_scope
         self._services = services
         self._headers = headers
@@ -66,39 +69,41 @@ class StreamedAnswer(ABC):
         self._begins_silent = False
 
     def headers(self) -> Iterable[tuple[bytes, bytes]]:
-        """The headers of the answer, with the model that answers, unless another one may still take its place."""
+        """The headers of the answer. They name the model that answers, unless another model may still replace it."""
         model = None if self._begins_silent and self.may_change() else self.model()
         return self._headers if model is None else (*self._headers, answered_by(model))
 
     def model(self) -> str | None:
-        """The model that answers, when something is sent; None if no model is known."""
+        """The name of the model that answers, once something is sent; None if no model is known."""
         return None
 
     def may_change(self) -> bool:
-        """Whether another model may still answer, as long as there is no output."""
+        """Whether another model may still answer if the current one fails before its first output."""
         return False
 
     def keep_alive(self) -> bytes:
-        """What keeps clients and proxies from closing the connection after a silence; empty for nothing. It may be what the answer
-        begins with: later failures are then written by `fail`."""
+        """The bytes that are sent after a silence, so that clients and proxies keep the connection open. Empty to send
+        nothing. The answer may begin with them; later failures are then written by `fail`."""
         return SSE_COMMENT
 
     def begin_silent(self) -> None:
-        """The answer was begun before it was prepared: later failures are written by `fail`."""
+        """Note that the answer began before it was prepared. Later failures are written by `fail`."""
         self._begins_silent = True
 
     @abstractmethod
     def make(self, body: StreamBody) -> Coroutine[Any, Any, Any]:
-        """Make the answer, writing to `body` what is ready. Returns what is left of it, for `last`. Raises `GatewayError`."""
+        """Make the answer, and write its parts to `body` as they are ready. Returns the rest, which is passed to
+        `last`. Raises `GatewayError`."""
 
     def last(self, rest: Any) -> bytes:
-        """The last bytes of the answer. `rest` is what `make` has returned. May raise `GatewayError`, which is then as if `make` had
-        raised it."""
+        """The last bytes of the answer. `rest` is the result of `make`. May raise `GatewayError`, with the same effect
+        as if `make` had raised it."""
         last: bytes = rest
         return last
 
     def fail(self, error: GatewayError) -> bytes:
-        """The last bytes of an answer that failed when it had begun. By default it has none: the connection breaks."""
+        """The last bytes of an answer that failed after it had begun. By default raises `error`, which breaks the
+        connection."""
         raise error
 
     def refuse(self, error: GatewayError) -> ASGIApp:
@@ -139,7 +144,7 @@ class StreamedAnswer(ABC):
 
 
 class AnswerStream(StreamedAnswer, Generic[OutT]):
-    """An answer as it is made. Its end tells what fails when something was sent."""
+    """Streams an `Answer`. A failure after the first part is reported by the end of the answer."""
 
     def __init__(
         self,
@@ -181,15 +186,16 @@ class AnswerStream(StreamedAnswer, Generic[OutT]):
 
     @abstractmethod
     def sink(self, body: StreamBody) -> Sink[OutT]:
-        """What takes the answer as it is made."""
+        """The sink that receives the answer while it is made, and writes it to `body`."""
 
     @abstractmethod
     def encode(self, rest: OutT | None) -> bytes:
-        """The end of the answer as it is sent."""
+        """The end of the answer as bytes."""
 
 
 class EventStream(AnswerStream[EventList]):
-    """The events of a response as server-sent events, ended by `[DONE]`. A failure of the run is an event too."""
+    """Streams the events of a response as server-sent events, ended by `[DONE]`. A failure of the run is also an
+    event."""
 
     def __init__(self, answer: ResponseAnswer) -> None:
         super().__init__(answer)
@@ -203,7 +209,7 @@ class EventStream(AnswerStream[EventList]):
 
 
 class ByteStream(AnswerStream[bytes]):
-    """An answer that is written as it is sent: chunks, or what a plugin's API writes."""
+    """Streams an answer whose output is bytes already: chunks, or the output of a plugin API's writer."""
 
     def sink(self, body: StreamBody) -> Sink[bytes]:
         return body.write
@@ -223,7 +229,7 @@ class _EventWriter:
 
     def write(self, events: EventList) -> Awaitable[None]:
         part = self._frame(events[0])
-        if len(events) == 1:  # nearly each token
+        if len(events) == 1:  # the case of nearly every token
             if (write_chunk := self._body.write_chunk) is not None and write_chunk(part):
                 return ACCEPTED
             return self._body.write(part)
@@ -232,7 +238,7 @@ class _EventWriter:
         return self._body.write(b"".join((part, *map(self._frame, events[1:]))))
 
     async def _write_each(self, first: bytes, others: Sequence[Event]) -> None:
-        """Write large events one after the other. `first` is the frame of the first."""
+        """Write large events one after the other. `first` is the frame of the event before `others`."""
         left = iter(others)
         try:
             await self._body.write(first)

@@ -37,7 +37,7 @@ from gateway.wire.large_bodies import decode_body, pass_over
 
 @post("/tokenize", status_code=200)
 async def tokenize(request: HttpRequest) -> ASGIApp:
-    """The tokens of a text, or of the prompt of a chat request."""
+    """Return the tokens of a text, or of the prompt of a chat request."""
     services = services_of(request)
     body = await read_body(request, services)
     async with counted(services):
@@ -50,7 +50,7 @@ async def tokenize(request: HttpRequest) -> ASGIApp:
 
 @post("/detokenize", status_code=200)
 async def detokenize(request: HttpRequest) -> ASGIApp:
-    """The text of tokens."""
+    """Return the text of tokens."""
     services = services_of(request)
     body = await read_body(request, services)
     async with counted(services):
@@ -107,7 +107,7 @@ async def _tokenized(
 async def _chat_tokens(
     raw: JsonObject, services: Services, size: int, owner: str | None
 ) -> tuple[list[int], int]:
-    """The tokens of the prompt, and its length with images and sounds."""
+    """The tokens of the prompt, and its length in tokens including images and sounds."""
     plan = await make_chat_plan(convert_chat_request(raw), services, size=size, owner=owner)
     with plan.params:
         _, rendered = await render_parts(

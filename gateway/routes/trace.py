@@ -12,7 +12,8 @@ RANK_HEADER = b"x-data-parallel-rank"
 
 
 def trace_headers(request: HttpRequest) -> dict[str, str] | None:
-    """The W3C trace context: that of the request's span if it is traced, otherwise the client's, if it sent one."""
+    """The headers of the W3C trace context: of the request's span if it is traced, otherwise the client's, if it sent
+    any."""
     current = current_request()
     if current is not None and current.span is not None:
         return dict(current.span.headers)
@@ -28,7 +29,7 @@ def trace_headers(request: HttpRequest) -> dict[str, str] | None:
 
 def take_rank(request: HttpRequest, decoded: SharedParameters) -> None:
     """Set `data_parallel_rank` of `decoded` from the header `X-data-parallel-rank`, as vLLM does. Raises
-    `InvalidRequest` for anything but a small whole number."""
+    `InvalidRequest` unless it is a small whole number."""
     for name, value in request.scope["headers"]:
         if name == RANK_HEADER:
             if not (value.isdigit() and len(value) <= 5 and int(value) <= 65_535):

@@ -10,7 +10,7 @@ from gateway.runtime.unknown_parameters import header_of
 
 HEADER = b"x-litegate-ignored-parameters"
 ANSWER_HEADERS = "gateway.answer_headers"
-"""The scope key of the list of headers that every answer to the request has."""
+"""The scope key of the list of headers that are added to any answer to the request."""
 
 
 def note_unknown(

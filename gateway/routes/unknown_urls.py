@@ -1,4 +1,5 @@
-"""What to say of a path that is not served: which table of the configuration serves it, or what is wrong with the client's `base_url`."""
+"""Hints for paths that are not served: which table of the configuration enables them, or what is wrong with the
+client's `base_url`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _TABLES: Final = {
     "prompts": ("prompts", "[apis.prompts]"),
     "messages": ("messages", "[apis.messages]"),
 }
-"""By the first part of the path below `/v1`: the API that serves it, and the table that selects it."""
+"""Maps the first part of a path below `/v1` to the API that serves it, and to the table that selects that API."""
 _IN_PLACE_OF_ASSISTANTS: Final = "/v1/responses and /v1/conversations are in its place."
 _ABSENT: Final = {
     "agents": "",
@@ -38,13 +39,14 @@ _ABSENT: Final = {
     "videos": "",
     "webhook_endpoints": "Background responses are polled, or followed by GET /v1/responses/{id}?stream=true.",
 }
-"""By the first part of the path below `/v1`: what the gateway has in place of parts of OpenAI's API that it does not have."""
+"""Maps the first part of a path below `/v1`, for parts of OpenAI's API that the gateway does not have, to a hint about
+what it offers instead."""
 _OTHER_SERVERS: Final = {
     "api": "The own APIs of Ollama and LM Studio are not here: set the client to an OpenAI-compatible server, with a base_url that ends with /v1.",
     "completion": "/v1/completions is in its place.",
     "openai": "Azure's paths are not here: use the client of OpenAI itself, with a base_url that ends with /v1.",
 }
-"""By the first part of a path of another server: what to do here."""
+"""Maps the first part of a path that other servers have to a hint about what to use instead."""
 _ORGANIZATION: Final = (
     " Of /v1/organization, Litegate has usage/completions, usage/embeddings and costs."
 )
@@ -56,7 +58,8 @@ _BELOW_V1: Final = frozenset(
 
 
 def appended_path_hint(path: str) -> str:
-    """A sentence, after a space, if the client has appended a path to a `base_url` that has one already; or nothing."""
+    """A hint, preceded by a space, if the client has appended a path to a `base_url` that already has one; otherwise
+    empty."""
     for first in _ENDPOINTS:
         if path.rstrip("/") in (f"/v1/{first}/{each}" for each in _ENDPOINTS):
             return f" The client appends the path itself: its base_url must end with /v1, without /{first}."
@@ -64,7 +67,8 @@ def appended_path_hint(path: str) -> str:
 
 
 def unknown_url_hint(path: str, served: Collection[str]) -> str:
-    """A sentence about `path`, after a space, or nothing. `served`: the names of the further APIs that are served."""
+    """A hint about `path`, preceded by a space; empty if there is none. `served`: the names of the further APIs that
+    are served."""
     parts = path.strip("/").split("/")
     if parts[:2] == ["v1", "v1"]:
         return " The path begins with /v1 twice: leave one of them out of the client's base_url."

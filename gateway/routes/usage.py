@@ -33,7 +33,7 @@ _LIMITS: Final[dict[UsageWidth, tuple[int, int]]] = {
     "1h": (24, 168),
     "1d": (7, 31),
 }
-"""For each width the number of buckets of a page, by default and at most, as at OpenAI."""
+"""Maps each bucket width to the default and the maximum number of buckets of a page, as at OpenAI."""
 _PER_TOKENS = 1_000_000
 _UNSUPPORTED = ("project_ids", "user_ids", "batch", "line_items", "api_source")
 _POOLED = ("embeddings", "rerank", "score")
@@ -45,10 +45,10 @@ class _Query(Struct, frozen=True, kw_only=True):
 
     width: UsageWidth
     first: int
-    """The first bucket that is shown, counted from 1970."""
+    """Number of the first bucket of the page, counted from 1970."""
     last: int
     end: int
-    """The last bucket that was asked for."""
+    """Number of the last bucket that the request includes."""
     group_by: frozenset[str]
     keys: frozenset[str]
     models: frozenset[str]
@@ -60,7 +60,7 @@ class _Query(Struct, frozen=True, kw_only=True):
 
 @get("/v1/organization/usage/completions")
 async def completions_usage(request: HttpRequest) -> ASGIApp:
-    """What all APIs that generate have used."""
+    """Usage of all APIs that generate."""
     services = services_for_admin(request)
     query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
@@ -80,7 +80,7 @@ async def completions_usage(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/organization/usage/embeddings")
 async def embeddings_usage(request: HttpRequest) -> ASGIApp:
-    """What embeddings have used."""
+    """Usage of the APIs that do not generate: embeddings, reranking and scoring."""
     services = services_for_admin(request)
     query = _query(request.query_params, _LIMITS, groups=("api_key_id", "model"))
 
@@ -97,7 +97,7 @@ async def embeddings_usage(request: HttpRequest) -> ASGIApp:
 
 @get("/v1/organization/costs")
 async def costs(request: HttpRequest) -> ASGIApp:
-    """What was used, by day, at the prices of `[models.<name>.price]`."""
+    """Costs by day, at the prices of `[models.<name>.price]`."""
     services = services_for_admin(request)
     query = _query(request.query_params, {"1d": (7, 180)}, groups=("api_key_id", "line_item"))
     counts = await _counts(services, query)
@@ -123,7 +123,7 @@ async def costs(request: HttpRequest) -> ASGIApp:
 
 
 def _price(services: Services, model: str) -> Price | None:
-    """The price of a model; adapters cost what their model does."""
+    """The price of a model. An adapter has the price of its model."""
     served = services.models.get(model)
     config = services.config.models.get(model) if served is None else served.config
     return None if config is None else config.price
@@ -159,7 +159,7 @@ async def _grouped(
 
 
 async def _counts(services: Services, query: _Query) -> dict[int, list[UsageCount]]:
-    """What the query keeps, by bucket."""
+    """The counts that match the query, by bucket."""
     found: dict[int, list[UsageCount]] = {}
     for each in await services.usage.read(query.first, query.last, width=query.width):
         if query.keeps(each):
@@ -190,7 +190,7 @@ def _query(
     *,
     groups: Collection[str],
 ) -> _Query:
-    """Raises `InvalidRequest` with the wrong parameter."""
+    """Parse the query parameters. Raises `InvalidRequest` that names the invalid parameter."""
     for name in _UNSUPPORTED:
         if _values(query, name):
             raise Unsupported(
@@ -241,7 +241,7 @@ def _query(
 
 
 def _values(query: MultiDict[str], name: str) -> list[str]:
-    """A list parameter. SDKs repeat `name` or `name[]`, or send indices."""
+    """The values of a list parameter. SDKs repeat `name` or `name[]`, or send indices."""
     pattern = re.compile(rf"{name}(\[\d*\])?")
     return [value for key, value in query.multi_items() if pattern.fullmatch(key)]
 

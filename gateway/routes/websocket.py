@@ -1,4 +1,5 @@
-"""/v1/responses as a WebSocket: many responses over one connection, with unstored histories kept for the next turn."""
+"""/v1/responses as a WebSocket: many responses over one connection. Histories that are not stored are kept for the next
+request."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def is_socket_path(path: str) -> bool:
 
 @websocket(PATH)
 async def responses_socket(socket: Socket) -> None:
-    """Accept `response.create` messages until the client disconnects. Responses that still run are then ended."""
+    """Accept `response.create` messages until the client disconnects. Responses that are still running are then
+    cancelled."""
     services = services_in(socket.app)
     try:
         principal = await identify_sender(services, socket.scope)
@@ -86,8 +88,8 @@ async def responses_socket(socket: Socket) -> None:
 async def refuse_handshake(
     error: GatewayError, scope: Any, send: Any, services: Services | None
 ) -> None:
-    """Reject a handshake with an HTTP error; if the server does not support that, without one. It is counted and logged as a request
-    is."""
+    """Reject a handshake with an HTTP error; without one if the server does not support that. The handshake is counted
+    and logged like a request."""
     request_id = new_id("req_")
     if services is not None:
         route = PATH if is_socket_path(scope["path"]) else "unmatched"
@@ -109,16 +111,16 @@ async def refuse_handshake(
 
 
 class _Lane:
-    """Requests that are processed one at a time: those of one `stream_id`, or those without one."""
+    """A queue of requests that are processed one at a time: all requests with one `stream_id`, or all without one."""
 
     def __init__(self, stream_id: str | None) -> None:
         self.stream_id = stream_id
         self.waiting: deque[bytes] = deque()
         self.running: str | None = None
-        """The id of the response that runs."""
+        """Id of the running response."""
         self.task: asyncio.Task[None] | None = None
         self.latest: dict[str, Sequence[Item]] = {}
-        """The history up to the lane's latest response, by response id, if it is not stored."""
+        """Maps the id of the lane's latest response to the history up to it. Empty if that response is stored."""
         self.kept = 0
         """Size of `latest` in bytes."""
 
@@ -129,14 +131,14 @@ class _Lane:
 
 
 class _Begin(Struct):
-    """The fields that are read from a message when it arrives. Queued messages are kept encoded, because decoded ones
-    are many times as large."""
+    """The fields that are read from a message when it arrives. Queued messages are kept encoded, because decoded
+    messages take many times as much memory."""
 
     type: Any = None
     stream_id: Any = None
     previous_response_id: Any = None
     input: msgspec.Raw = msgspec.Raw()
-    """The last two are of `response.steer`."""
+    """This and `previous_response_id` are read for `response.steer` only."""
 
 
 class _Connection:
@@ -150,7 +152,7 @@ class _Connection:
         self._lanes: dict[str | None, _Lane] = {}
         self._sending = asyncio.Lock()
         self._ending = False
-        """Whether the connection has ended, and the tasks of its lanes are cancelled."""
+        """Whether the connection has ended, so that the tasks of its lanes are being cancelled."""
         self._bytes = services.held_bytes.connection(owner)
 
     async def serve(self) -> None:
@@ -198,8 +200,8 @@ class _Connection:
             lane.task = asyncio.create_task(self._work(lane))
 
     def _not_steered(self, sent: _Begin) -> SteerFailed:
-        """The answer to `response.steer`: engines do not read further input once they generate. The client gets its input
-        back, to send it with the next `response.create`."""
+        """The answer to `response.steer`. Steering is not supported, because engines do not read further input while
+        they generate. The answer contains the input, so that the client can send it with the next `response.create`."""
         target = sent.previous_response_id
         if target is None:
             raise missing("previous_response_id", "It is the id of the response to steer.")
@@ -226,7 +228,8 @@ class _Connection:
         )
 
     def _make_room(self, size: int, lane: _Lane) -> bool:
-        """Reserve `size` bytes. If needed, drops histories of idle lanes, least recently used first."""
+        """Reserve `size` bytes. If needed, drops histories of idle lanes, least recently used first. Returns False if
+        there is too little room even then."""
         if self._bytes.take(size):
             return True
         for other in self._lanes.values():
@@ -275,7 +278,7 @@ class _Connection:
         lane.task = None
 
     def _begin_request(self, data: bytes) -> RequestStats:
-        """Each message is a request of its own in the log. All have the id of the connection."""
+        """Begin the statistics of a message, which is logged as a separate request with the connection's request id."""
         stats = RequestStats(self._request_id, method="WEBSOCKET", route="/v1/responses")
         stats.owner = self._owner
         scope: Any = self._socket.scope
@@ -296,7 +299,7 @@ class _Connection:
         try:
             await self._run(lane, raw, data)
         except GatewayError:
-            # As OpenAI documents: a continuation that fails takes what it continues out of the connection's memory.
+            # As OpenAI documents: if a continuation fails, the connection forgets the response that it continues.
             if raw.get("previous_response_id") in [*lane.latest]:
                 self._bytes.give_back(lane.forget())
             raise
@@ -320,7 +323,8 @@ class _Connection:
         )
 
         unsent: deque[Event] = deque()
-        """Left where a deadline, say, cancels the sending while the client is slow to read. They are sent before the next."""
+        """Events whose sending was cancelled, for instance by a deadline while the client is slow to read. Sent before
+        the next."""
 
         async def write(events: Sequence[Event]) -> None:
             unsent.extend(events)
@@ -345,8 +349,8 @@ class _Connection:
             await self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 
     async def _check_key(self) -> None:
-        """Raise `AuthenticationError` if the key of the connection was revoked, has expired or belongs to somebody else by now. Other
-        changes of it take effect."""
+        """Raise `AuthenticationError` if the connection's key has been revoked, has expired, or now has another owner.
+        Other changes of the key take effect."""
         principal = await identify_sender(self._services, self._socket.scope)
         if Caller(principal).owner != self._owner:
             raise AuthenticationError(
@@ -361,7 +365,7 @@ class _Connection:
             lane.latest, lane.kept = {response_id: history}, size
 
     async def _send(self, frame: bytes) -> bool:
-        """Returns whether the client was still there."""
+        """Send a text message. Returns False if the client has disconnected."""
         message: Any = {"type": "websocket.send", "text": frame.decode()}
         async with self._sending:
             try:
@@ -371,7 +375,7 @@ class _Connection:
         return True
 
     async def _cancellation(self) -> None:
-        """Wait until `serve`, which is told that the client has left, cancels this task."""
+        """Wait until `serve` notices that the client has disconnected, and cancels this task."""
         if not self._ending:
             await asyncio.get_running_loop().create_future()
         raise asyncio.CancelledError
