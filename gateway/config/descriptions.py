@@ -1,4 +1,4 @@
-"""What the keys of the configuration mean: the docstrings under the fields of its Structs."""
+"""Descriptions of the configuration's keys: the docstrings under the fields of its Structs."""
 
 from __future__ import annotations
 

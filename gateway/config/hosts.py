@@ -24,16 +24,17 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    # Python 3.13 asks the mapped address itself.
+    # Python 3.13 examines the mapped address itself.
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
 
 
 class TrustedProxies:
-    """`trusted_proxies` under `[server]`: the proxies whose `X-Forwarded-For` is believed."""
+    """`trusted_proxies` under `[server]`: the proxies whose header `X-Forwarded-For` is trusted."""
 
     def __init__(self, entries: Sequence[str]) -> None:
-        """Entries are addresses, networks, and `unix` for whoever is connected to the Unix socket. Raises `ValueError` for others."""
+        """Entries are addresses, networks, and `unix` for clients of the Unix socket. Raises `ValueError` for other
+        entries."""
         self._unix = "unix" in entries
         self._networks: list[_Network] = []
         for entry in entries:
@@ -48,7 +49,7 @@ class TrustedProxies:
                 ) from None
 
     def allow(self, address: str) -> bool:
-        """Whether the client at `address`, or `unix`, is one of them."""
+        """Whether the client at `address`, or `unix`, is a trusted proxy."""
         if address == "unix":
             return self._unix
         if not self._networks:
@@ -65,7 +66,7 @@ class AllowedHosts:
 
     def __init__(self, entries: Sequence[str]) -> None:
         """Entries are names, `*.` and a name for all its subdomains, addresses and networks. Raises `ValueError` for
-        others."""
+        other entries."""
         self._names: set[str] = set()
         self._below: tuple[str, ...] = ()
         self._networks: list[_Network] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 PREFIX = "hf:"
-"""Says that a name is one of the hub, whatever files and folders exist here."""
+"""Marks a name of the hub, even if a file or folder of that name exists here."""
 LONGEST_PART = 96
 """Maximum length of an owner's and of a repository's name, as on the hub."""
 
@@ -35,7 +35,7 @@ class HubName(Struct, frozen=True):
 
     @property
     def names_gguf(self) -> bool:
-        """Whether the name alone says that the model is in GGUF format."""
+        """Whether the name alone tells that the model is in GGUF format."""
         return (
             self.quant is not None or self.file is not None or "gguf" in self.repo.rpartition("/")[2].lower()
         )  # fmt: skip
@@ -50,7 +50,8 @@ class HubName(Struct, frozen=True):
 
 
 def parse_name(text: str) -> HubName | None:
-    """The hub name that `text` is, or None. Does not look whether a file or folder of that name exists here."""
+    """Parse `text` as a hub name; None if it is not one. Does not check whether a file or folder of that name exists
+    here."""
     explicit = text.startswith(PREFIX)
     rest = text.removeprefix(PREFIX).removeprefix("//") if explicit else text
     repo, file = _split(rest)
@@ -70,8 +71,8 @@ def parse_name(text: str) -> HubName | None:
 
 
 def hub_name_of(path: str) -> HubName | None:
-    """The hub name that a configured `path` is. None if it is none, or if a file or folder of that name exists here and it
-    has no prefix."""
+    """Parse a configured `path` as a hub name. None if it is not one, or if it has no prefix and a file or folder of
+    that name exists here."""
     name = parse_name(path)
     if name is None or (not name.explicit and Path(path).expanduser().exists()):
         return None

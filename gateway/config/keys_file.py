@@ -17,7 +17,7 @@ class _KeysFile(Struct, frozen=True):
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """The keys of a file with tables `[[api_keys]]`. Raises `ConfigurationError`."""
+    """Read the keys of a file with tables `[[api_keys]]`. Raises `ConfigurationError`."""
     tables, text = read_toml(path)
     try:
         keys = decode_table(tables, _KeysFile, ()).api_keys

@@ -40,11 +40,11 @@ DEFAULT_MODEL = "tiny"
 COMMAND_LINE = "command line"
 BUILT_IN = "the built-in configuration"
 LASTING_STORE: Final = "sqlite"
-"""The store of a gateway with a configuration file that names none."""
+"""The store of a gateway whose configuration file names no store."""
 LISTENING: Final = (
     "host", "port", "unix_socket", "tls_certificate", "tls_key", "tls_client_ca",
 )  # fmt: skip
-"""The settings under `[server]` that say how a running server is reached."""
+"""The settings under `[server]` that determine where and how the server listens."""
 
 _MODEL_KEYS = tuple(field.name for field in msgspec.structs.fields(ModelConfig))
 _MODEL_TABLES = ("sampling", "price", "chat_template_kwargs", "options")
@@ -71,10 +71,11 @@ def load_config(
 
     The file is `path`, else the one that `GATEWAY_CONFIG` names, else `./gateway.toml` if it exists. Without a file,
     one model is served, the default engine's own. Settings from the environment override the file's, and settings from
-    the command line (`server`, whose None values are ignored, `models` and `engine`) override both. Each of `models` is the
-    name of a configured model, a file, a folder, a URL or a name of the hub; only these models are then served.
-    `default_store` is the store if no setting names one and there is no table of one. Its default is `sqlite` with a file, if that store's package is
-    installed and not disabled, and otherwise `memory`.
+    the command line (`server`, whose None values are ignored, `models` and `engine`) override both. Each of `models` is
+    the name of a configured model, a file, a folder, a URL or a name of the hub; only these models are then served.
+
+    `default_store` is used if no setting names a store and no store has a table. Its own default is `sqlite` if there
+    is a file and that store's package is installed and not disabled, and otherwise `memory`.
     """
     return _layers(path, environ or {}, server or {}, models, engine).decode(default_store)
 
@@ -85,8 +86,9 @@ def load_listening(
     *,
     server: Mapping[str, Any] | None = None,
 ) -> ServerConfig:
-    """Where a server with this configuration listens: the settings `LISTENING` of `load_config(path, environ, server=server).server`,
-    with defaults for the others. Nothing else is looked at, so that a mistake elsewhere does not matter. Raises `ConfigurationError`."""
+    """Read where a server with this configuration listens: the settings `LISTENING` of `load_config(path, environ,
+    server=server).server`, with defaults for the others. The rest of the configuration is ignored, so a mistake there
+    does not matter. Raises `ConfigurationError`."""
     layers = _Layers(config_file(path, environ), sections=("server",))
     known = layers.tables.get("server", {})
     layers.tables["server"] = {key: value for key, value in known.items() if key in LISTENING}
@@ -101,8 +103,8 @@ def load_listening(
 
 
 def list_settings(path: Path | None, environ: Mapping[str, str]) -> list[Setting]:
-    """The settings that differ from the defaults, with their sources, in the order of the file. Raises
-    `ConfigurationError` as `load_config` does."""
+    """List the settings that differ from the defaults, with their sources, in the order of the file. Raises
+    `ConfigurationError` like `load_config`."""
     return list(_layers(path, environ, {}, (), None).decode(None).settings)
 
 
@@ -133,7 +135,7 @@ class _Layers:
     """The merged tables, and the source of each setting that is not from the file."""
 
     def __init__(self, file: Path | None, sections: Collection[str] | None = None) -> None:
-        """Of a file, only `sections` are looked at; None is all of them."""
+        """Only `sections` of the file are read; None means all."""
         self.file = file
         self.tables: dict[str, Any] = {}
         self._lines = Lines("")
@@ -158,7 +160,7 @@ class _Layers:
                     raise self.mistake(TableError((section, name), problem))
 
     def mistake(self, error: TableError) -> ConfigurationError:
-        """`error` with the location of the setting."""
+        """Convert `error` to a `ConfigurationError` with the location of the setting."""
         for length in range(len(error.path), 0, -1):
             if origin := self.origins.get(error.path[:length]):
                 return ConfigurationError(f"{origin}: {error}")
@@ -311,7 +313,8 @@ class _Layers:
             raise self.mistake(error) from error
 
     def _only_store(self) -> str | None:
-        """The store that has a table, as a table selects a tool or an API. Raises `TableError` if several have one."""
+        """Return the store that has a table, which selects it as a table selects a tool or an API. Raises `TableError`
+        if several have one."""
         names = list(self.tables.get("stores", {}))
         if len(names) > 1:
             problem = (
@@ -321,7 +324,8 @@ class _Layers:
         return names[0] if names else None
 
     def _default_store(self, plugins: PluginsConfig) -> str:
-        """A configured gateway keeps what it stores."""
+        """Return the store to use if none is named: a lasting one if there is a configuration file, the plugin is
+        allowed and its package is installed."""
         if self.file is None or LASTING_STORE in plugins.disable:
             return ServerConfig().store
         if plugins.allow is not None and LASTING_STORE not in plugins.allow:
@@ -372,7 +376,7 @@ class _Layers:
 
 
 def model_name(path: str) -> str:
-    """The name of a model that the command line gives as a file, a folder, a name of the hub or the address of a server."""
+    """The name of a model that the command line gives as a file, a folder, a name of the hub or the URL of a server."""
     if path.startswith(("http://", "https://")):
         path = path.rstrip("/").removesuffix("/v1")
     hub_name = hub_name_of(path)
@@ -383,8 +387,9 @@ def model_name(path: str) -> str:
 
 
 def _new_model(path: str, taken: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """The name and the table of a model that is not configured. One of the hub has its whole name as an alias, or as its
-    name if the short one is taken. The fragment of a URL is the model's name there and here, of a server with OpenAI's API."""
+    """The name and the table of a model that is not configured. A model of the hub has its whole name as an alias, or
+    as its name if the short one is taken. For a server with OpenAI's API, the fragment of the URL is the model's name,
+    both there and here."""
     if path.startswith(("http://", "https://")):
         url, _, fragment = path.partition("#")
         if fragment:

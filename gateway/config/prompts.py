@@ -59,8 +59,8 @@ class PromptConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def decode_prompt(name: str, table: Mapping[str, object], folder: Path | None) -> PromptConfig:
-    """The prompt of a table, with its versions, whose files are read. Raises `TableError`. `folder` is that of the
-    configuration file."""
+    """Decode the table of a prompt with its versions, and read their files. `folder` is the folder of the configuration
+    file. Raises `TableError`."""
     path = ("prompts", name)
     if not _ID.fullmatch(name):
         raise TableError(path, "a prompt's id has letters, digits and the characters . _ : - only")

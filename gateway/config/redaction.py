@@ -1,4 +1,4 @@
-"""Removing keys and passwords from text that is logged or printed.
+"""Removes keys and passwords from text that is logged or printed.
 
 The gateway itself logs no secrets. Errors of libraries may contain them: a header in an exception's text, the URL of a
 database in a traceback.
@@ -24,7 +24,7 @@ _WORD: Final = (
     r"(?:(?:api|access|private|secret|account|signing|encryption|master|subscription|shared)[-_]?key"
     r"|token|secret|password|passwd|pwd|passphrase|credential|authorization|cookie)s?"
 )
-"""What names a secret, at the end of a key, a parameter or an option."""
+"""Words at the end of a key, a parameter or an option that mark its value as secret."""
 _SECRET_KEY: Final = re.compile(rf"(?:{_WORD}|reasoning_keys)\Z", re.IGNORECASE)
 _SECRET_TABLE: Final = re.compile(r"(?:[a-z0-9_-]*headers|env|environment)\Z", re.IGNORECASE)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -38,11 +38,11 @@ _ANY: Final = re.compile(
     | (?P<query>[?&](?:key|sig|signature|apikey|[a-z0-9_-]{{0,40}}{_WORD})=)[^&\s'"#]+
     """
 )
-"""Every repetition is bounded, or begins where few things begin: the time is linear in the length of the text."""
+"""Every repetition is bounded, or starts with something rare, so that the time is linear in the length of the text."""
 _ARGUMENT: Final = re.compile(
     rf"(?i)((?<![a-z0-9_-])[a-z0-9_-]{{0,60}}{_WORD}\s*=\s*)(?:'[^']*'|\"[^\"]*\"|[^\s'\"&]+)"
 )
-"""`--token=...`, `PGPASSWORD=...`, `password=...` of a connection string."""
+"""`--token=...`, `PGPASSWORD=...`, and `password=...` in a connection string."""
 _OPTION: Final = re.compile(rf"(?i)--?[a-z0-9_-]{{0,60}}{_WORD}\Z")
 """An option whose value is the next argument."""
 
@@ -51,7 +51,8 @@ _PLACE: Final = re.compile(r"[\w.:/-]+")
 
 
 def without_credentials(url: str) -> str:
-    """The URL without user, password and options, for messages. Of text that is no URL, only what can be a host or a path is shown."""
+    """The URL without user, password and options, for messages. If `url` is not a URL, only its parts that can be a
+    host or a path are kept."""
     if "://" not in url:
         shown = url.rpartition("@")[2].partition("?")[0]
         return shown if _PLACE.fullmatch(shown) else "the configured URL"
@@ -63,7 +64,8 @@ def without_credentials(url: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """`text`, which somebody else has written, without what looks like a credential: of a URL, a header or a parameter."""
+    """Remove from `text`, which comes from outside, anything that looks like a credential in a URL, a header or a
+    parameter."""
     return _ANY.sub(_replaced, text)
 
 
@@ -89,7 +91,8 @@ def secrets_of(config: Config, environ: Mapping[str, str]) -> set[str]:
 
 
 def shown_value(path: KeyPath, value: Any, redactor: Redactor) -> Any:
-    """The value of the setting `path` without secrets. What is one by its name is hidden whole, however short it is."""
+    """The value of the setting `path` without secrets. A value whose key marks it as secret is hidden completely, even
+    if it is short."""
     secret = False
     for key in path[:-1]:
         secret = _is_secret(key, None, within=secret)
@@ -97,7 +100,8 @@ def shown_value(path: KeyPath, value: Any, redactor: Redactor) -> Any:
 
 
 def is_variable(name: str) -> bool:
-    """Whether `name` can be that of an environment variable. What is not may be a secret, set in place of its name."""
+    """Whether `name` can be the name of an environment variable. Other text may be a secret that was written in place
+    of the name."""
     return _VARIABLE.match(name) is not None
 
 
@@ -137,7 +141,7 @@ def _is_option(value: Any) -> bool:
 
 
 def _is_secret(key: str, value: Any, *, within: bool) -> bool:
-    """Whether `value` under `key` is secret, within what is or is not."""
+    """Whether `value` under `key` is secret. `within` tells whether the enclosing value is."""
     if within or _SECRET_TABLE.match(key):
         return True
     if not _SECRET_KEY.search(key):

@@ -1,4 +1,4 @@
-"""What of a configuration a running server can change."""
+"""Determines which settings a running server can change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _RELOADED_SECTIONS = ("server", *_RELOADED_TABLES, "source", "settings")
 
 
 class ConfigSource(Struct, frozen=True, kw_only=True):
-    """Where a configuration came from, to read it again."""
+    """The arguments with which a configuration was read, to read it again."""
 
     path: Path | None = None
-    """As `--config` names it."""
+    """The path from `--config`."""
     server: Mapping[str, Any] = {}
     models: Sequence[str] = ()
     engine: str | None = None
@@ -48,7 +48,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
 
 
 def reloaded(old: Config, wanted: Config) -> Config:
-    """`wanted`, but with what `old` says about everything that needs a restart."""
+    """Return `wanted`, but with the values of `old` for all settings that need a restart."""
     fixed = {name: getattr(old.server, name) for name in _server_settings() if name not in RELOADED}
     return msgspec.structs.replace(
         old,
@@ -87,9 +87,9 @@ def needing_restart(old: Config, wanted: Config) -> list[str]:
 
 
 def changes(old: Config, new: Config) -> list[str]:
-    """The names of what differs between two configurations that were used one after the other: settings of `[server]`, and tables
-    such as `models.small`; `(new)` and `(removed)` follow those that the other one does not have. Values, which may be secret, are
-    not part of it."""
+    """List the names of the differences between two consecutive configurations: settings of `[server]`, and tables such
+    as `models.small`, followed by `(new)` or `(removed)` if only one configuration has the table. Values are not
+    included, because they may be secret."""
     names = [
         f"server.{name}"
         for name in _server_settings()

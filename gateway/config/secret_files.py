@@ -9,8 +9,8 @@ _MOST_BYTES: Final = 65_536
 
 
 def read_secret_file(path: str, name: str) -> str:
-    """The text of a file, without a byte order mark and line ends around it. Raises `OSError` with a message that has `name`, the
-    setting, and nothing of the text."""
+    """Read the text of a file, without a byte order mark and without line ends around it. Raises `OSError` with a
+    message that contains `name`, the setting, and nothing of the text."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(_MOST_BYTES + 1)

@@ -72,7 +72,7 @@ def read_toml(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _not_toml(problem: str, text: str) -> str:
-    """What a message of `tomllib` about `text` means. Shows nothing of `text`, which may have secrets."""
+    """Explain a message of `tomllib` about `text`. Shows nothing of `text`, which may contain secrets."""
     if twice := re.fullmatch(r"Cannot declare \((.*?),?\) twice (\(.*\))", problem):
         names = re.findall(r"""'[^']*'|"[^"]*\"""", twice[1])
         table = ".".join(each[1:-1] for each in names)
@@ -83,7 +83,7 @@ def _not_toml(problem: str, text: str) -> str:
 
 
 def _slip(problem: str, text: str) -> str:
-    """What is usually meant where `tomllib` has found no value or no `=`; nothing if that is not known."""
+    """The usual mistake behind a missing value or `=` that `tomllib` reports; empty if it is not known."""
     found = re.search(r"\(at line (\d+), column (\d+)\)", problem)
     lines = text.split("\n")
     if found is None or int(found[1]) > len(lines):
@@ -108,7 +108,7 @@ def line_of(text: str, path: KeyPath) -> int | None:
 
 
 class Lines:
-    """On which lines, counted from 1, a TOML text sets what."""
+    """The lines, counted from 1, on which a TOML text sets its keys."""
 
     def __init__(self, text: str) -> None:
         self._named: dict[KeyPath, int] = {}
@@ -121,7 +121,7 @@ class Lines:
                 self._within.setdefault(found[:length], number)
 
     def of(self, path: KeyPath) -> int | None:
-        """See `line_of`."""
+        """Return the line of `path`; see `line_of`."""
         if path in self._within:
             return self._within[path]
         shorter = (path[:length] for length in range(len(path) - 1, 0, -1))
@@ -129,7 +129,7 @@ class Lines:
 
 
 def _named_paths(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """What each line sets or opens."""
+    """Yield the path that each line sets or opens, with the number of the line."""
     table: KeyPath = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):

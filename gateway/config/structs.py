@@ -29,8 +29,8 @@ EngineParameter: TypeAlias = Literal[
 LogFormat: TypeAlias = Literal["text", "json"]
 
 LEAST_PROCESS_TIMEOUT = 10.0
-"""Minimum of `worker_timeout` and `engine_process_timeout` in seconds: twice the time for which the process that looks may
-stand still without knowing it."""
+"""Minimum of `worker_timeout` and `engine_process_timeout` in seconds: twice the time for which the watching process
+may itself be stopped without noticing it."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -295,7 +295,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 _ORIGIN: Final = re.compile(r"null|file://|\*[^/?#\s]*|[A-Za-z*][A-Za-z0-9+.*-]*://[^/?#\s]+")
-"""An origin as browsers send it, of which `*` may stand for any part. Some send `file://` for pages of files."""
+"""An origin as sent by browsers, in which `*` may stand for any part. Some browsers send `file://` for pages of
+files."""
 
 
 def _check_host(host: str) -> None:
@@ -576,4 +577,4 @@ class Config(Struct, frozen=True, kw_only=True):
     source: str = "the built-in configuration"
     """Where it was read from, for messages."""
     settings: Sequence[Setting] = ()
-    """What it says, in the order of the file, with the place of each."""
+    """The settings in the order of the file, each with its source."""

@@ -38,7 +38,7 @@ class TableError(ValueError):
 
 
 def dotted(path: KeyPath) -> str:
-    """A key path as TOML writes it."""
+    """A key path in TOML's notation."""
     return ".".join(
         key if _BARE_KEY.match(key) else msgspec.json.encode(key).decode() for key in path
     )
@@ -106,8 +106,8 @@ def _translate(message: str, table: Any, into: Any, path: KeyPath) -> TableError
 
 
 def _no_such_key(key: str, known: Collection[str], structs: Iterable[Any]) -> str:
-    """The problem of a key that none of `structs` has. They may have `key_hints`: what to write instead of keys that suggest
-    themselves."""
+    """Describe the problem of a key that none of `structs` has. Their `key_hints`, if any, say what to write instead of
+    keys that users are likely to try."""
     for each in structs:
         if hint := getattr(each, "key_hints", {}).get(key):
             return f"there is no such key; {hint}"
