@@ -11,7 +11,8 @@ from gateway.runtime.served_model import ServedModel
 
 
 def with_adapters(model: ServedModel) -> Sequence[ServedModel]:
-    """The model with its fingerprint, and then the adapters of its engine, which share its engine and its queue."""
+    """Return the model with its fingerprint, followed by the adapters of its engine. They share the model's engine and
+    queue."""
     info = msgspec.structs.replace(model.info, adapters=model.engine.info.adapters)
     model = with_fingerprint(msgspec.structs.replace(model, info=info))
     adapters = (

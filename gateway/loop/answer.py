@@ -1,6 +1,8 @@
-"""One answer, from its plan to its end: the models that are tried, the queue, the deadline, and what ends it early.
+"""The life cycle of one answer, from its plan to its end: fallback to other models, queue, deadline, early end,
+storing.
 
-Each API's answers are an `Output`, which an `Answer` drives: Responses, Chat Completions, Completions, and those of plugins.
+An `Answer` drives an `Output`. Each API has its own `Output` class: Responses, Chat Completions, Completions, plugins'
+APIs.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ OutputT = TypeVar("OutputT", bound="Output[Any]")
 
 
 class Output(ABC, Generic[OutT]):
-    """What an API makes of an answer, by the model of one plan. Another model has another output.
+    """An API's part of an answer, made with the model of one plan. A fallback to another model creates a new output.
 
-    Its methods are called in this order: `prepare`; `start`, `begin`, `make` and `finish`, which `fail` or `cancel` may replace at any
-    point; `keep`; `terminal`, if it was kept; `report`. What they return is for the sink, or else is left to be sent.
+    The methods are called in this order: `prepare`; `start`, `begin`, `make`, `finish`; `keep`; `report` and
+    `terminal`, only if `keep` returned True. If the answer ends early, `fail` or `cancel` replaces the rest of `start`
+    to `finish`. Values of the type `OutT` are parts of the answer in the API's own form, such as events or bytes. The
+    caller sends what a method returns.
     """
 
     model: ServedModel
@@ -40,82 +44,90 @@ class Output(ABC, Generic[OutT]):
     def __init__(self) -> None:
         self.status: ResponseStatus = "in_progress"
         self.follows = False
-        """Whether it takes the place of the output of another model, which has started."""
+        """Whether this output replaces the output of another model that had started."""
         self.in_background = False
-        """Whether no client waits for it. What `start` returns is then not held back, because each attempt has the same."""
+        """Whether the answer runs in the background, so that no client waits for it. The result of `start` is then not
+        held back, because it is the same for each model."""
 
     @property
     def counts_as_request(self) -> bool:
-        """Whether its usage is that of a request, if it was not kept."""
+        """Whether usage statistics count a request for this answer even if it was not kept."""
         return True
 
     @abstractmethod
     async def prepare(self) -> ExpectedTokens:
-        """Make the first prompt and let the engine check it. Returns what the answer may use. Raises `GatewayError` for failures
-        that are answered by an HTTP status."""
+        """Make the first prompt and let the engine check it. Returns the number of tokens that the answer may use.
+        Raises `GatewayError` for failures that are answered with an HTTP status."""
 
     @property
     @abstractmethod
     def began(self) -> bool:
-        """Whether the answer cannot be begun again by another model."""
+        """Whether an engine has given output for the answer, so that another model can no longer replace this one."""
 
     @property
     @abstractmethod
     def holds(self) -> bool:
-        """Whether the engine may still refuse the request, so that nothing is sent before its first output."""
+        """Whether nothing is sent before the engine's first output, because the engine may still refuse the request."""
 
     @abstractmethod
     def usage(self) -> Usage:
-        """What was used so far."""
+        """Return the tokens used so far."""
 
     @abstractmethod
     def start(self) -> OutT:
-        """Start the answer. Returns what is sent before its turn in the queue."""
+        """Start the answer. Returns the part that is sent before the request leaves the queue."""
 
     async def begin(self, sink: Sink[OutT]) -> bool:
-        """Begin the work, when the turn has come. Returns False if the answer was ended from elsewhere."""
+        """Begin the work, once the request has left the queue. Returns False if another process has ended the
+        answer."""
         return True
 
     @abstractmethod
     async def make(self, sink: Sink[OutT]) -> OutT:
-        """Make the whole answer. Returns the last of it. Raises what fails."""
+        """Make the whole answer, writing to `sink`. Returns the last part, which was not written. Raises if it
+        fails."""
 
     @abstractmethod
     def finish(self, rest: OutT) -> OutT:
-        """End the answer well. Returns `rest`, which is left of `make`, and what follows it."""
+        """End an answer that succeeded. `rest` is the result of `make`. Returns `rest` and the parts that follow it."""
 
     @abstractmethod
     def fail(self, error: GatewayError) -> OutT:
-        """End the answer with an error. Returns what is left of it."""
+        """End the answer with an error. Returns its remaining parts."""
 
     @abstractmethod
     def cancel(self) -> OutT:
-        """End the answer as cancelled. Returns what is left of it."""
+        """End the answer as cancelled. Returns its remaining parts."""
 
     async def keep(self, scope: RunScope) -> bool:
-        """Store the answer, which has ended, before its end is sent. Returns False if its end is not for this process to tell. An
-        answer that has to be stored and cannot be has failed: it is then `scope.error`."""
+        """Store the ended answer, before its end is sent. Returns False if another process reports the end of the
+        answer.
+
+        If an answer that must be stored cannot be, it becomes a failed one, and `scope.error` is set.
+        """
         return True
 
     @abstractmethod
     def terminal(self) -> OutT:
-        """The end of the answer, after `finish`, `fail` or `cancel`, and after it was stored."""
+        """Return the final part of the answer. Called after `finish`, `fail` or `cancel`, and after `keep`."""
 
     @abstractmethod
     def join(self, first: OutT, second: OutT) -> OutT:
-        """Both, in this order."""
+        """Return `first` followed by `second`."""
 
     def report(self, error: GatewayError | None) -> None:
-        """Tell plugins that the answer has ended."""
+        """Notify plugins that the answer has ended."""
         return
 
 
 class Answer(Generic[PlanT, OutT, OutputT]):
-    """One answer. If the model of its output does not answer, it is begun again with the next model of its attempts.
+    """Runs one answer. If its model fails before any output, the answer is begun again with the next model of
+    `attempts`.
 
-    `prepare` refuses what cannot be run, before anything is sent. `run` raises nothing but the cancellation of its task (and
-    `StoreUnavailable` for a background response, which another process ends): whatever fails is `scope.error`, and the end of
-    the answer tells it.
+    `prepare` rejects requests that cannot be run, before anything is sent. `run` does not raise if the answer fails: it
+    sets `scope.error`, and the end of the answer reports the error. It raises `CancelledError` if its task is
+    cancelled, and `StoreUnavailable` for a background response whose end cannot be stored (another process then ends
+    it).
     """
 
     def __init__(
@@ -126,33 +138,33 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         output_of: Callable[[PlanT, OutputT | None], OutputT],
         attempts: Attempts[PlanT] | None = None,
     ) -> None:
-        """`output_of` makes the output of a plan; its second argument is the output whose place it takes. `attempts` has the models
-        that are left."""
+        """`output_of` makes the output of a plan; its second argument is the output that it replaces, or None.
+        `attempts` provides the plans of the remaining models."""
         self.services = services
         self.scope = scope
         self.output: OutputT = output_of(plan, None)
         self.head_sent = False
-        """Whether the HTTP status was sent. Later failures are told by the end of the answer."""
+        """Whether the HTTP status was sent. The end of the answer then reports failures."""
         self._output_of = output_of
         self._has_started = False
-        """Whether the opening of an output was made."""
+        """Whether `start` was called for an output."""
         self._attempts = attempts
         self._held: HeldSink[OutT] | None = None
-        """The sink of the current attempt, if nothing is sent before the engine's first output."""
+        """The sink of the current output, if nothing is sent before the engine's first output."""
 
     @property
     def model(self) -> ServedModel:
-        """The model that answers. It may change until something is sent."""
+        """The model that answers. It may change until a part of the answer is sent."""
         return self.output.model
 
     @property
     def may_change(self) -> bool:
-        """Whether another model is left, which may answer as long as there is no output."""
+        """Whether another model may still replace the current one, if that fails before any output."""
         return self._attempts is not None and self._attempts.more
 
     @property
     def refused(self) -> bool:
-        """Whether the answer has failed before anything was handed out: its error is the whole answer."""
+        """Whether the answer failed before any part of it was sent, so that the error is the whole answer."""
         held = self._held
         return (
             held is not None
@@ -163,7 +175,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         )
 
     async def prepare(self) -> None:
-        """Prepare the output of the first model that accepts the request, and take a place in its queue. Raises `GatewayError`."""
+        """Prepare the output of the first model that accepts the request, and reserve a place in that model's queue.
+        Raises `GatewayError` if no model accepts it."""
         scope = self.scope
         while True:
             try:
@@ -182,7 +195,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                 return
 
     async def prepare_alone(self) -> None:
-        """`prepare`, for who has left the context of the attempts."""
+        """Call `prepare` within the context of the attempts. For callers that are not in that context."""
         if self._attempts is None:
             await self.prepare()
             return
@@ -190,8 +203,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
             await self.prepare()
 
     async def run(self, sink: Sink[OutT]) -> OutT | None:
-        """Make the answer, handing to `sink` what is ready. Returns its end, which is left to be sent; None if another process has
-        ended it, or will."""
+        """Make the answer, writing its parts to `sink` when they are ready. Returns the end of the answer, which the
+        caller sends; or None if another process has ended the answer, or will end it."""
         scope = self.scope
         with scope.registered():
             kept: bool | None = None
@@ -201,7 +214,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     with scope.stoppable():
                         rest = await self._make(sink)
                 except asyncio.CancelledError:
-                    # The client has gone. What was made is kept, and counts.
+                    # The client has disconnected. Store and count the output so far.
                     self.output.cancel()
                     kept = await asyncio.shield(self.output.keep(scope))
                     raise
@@ -210,7 +223,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                 try:
                     kept = await self.output.keep(scope)
                 except asyncio.CancelledError:
-                    # Of a background response another process stores the end, when the lease expires.
+                    # If this is a background response, another process stores its end when the lease expires.
                     if not self.output.in_background:
                         kept = await asyncio.shield(self.output.keep(scope))
                     raise
@@ -225,8 +238,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
             return output.join(rest, output.terminal())
 
     def _report(self, *, kept: bool | None) -> None:
-        """Report the end to the metrics and limits, and to plugins if the answer was kept. `kept` is None if that failed. What was
-        made counts in any case."""
+        """Report the end of the answer to metrics and limits, and to plugins if it was kept. `kept` is the result of
+        `Output.keep`, or None if that failed. The used tokens count in any case."""
         output = self.output
         status = output.status
         if kept is None and status != "cancelled":
@@ -237,7 +250,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
             output.report(self.scope.error)
 
     def _ended_early(self) -> OutT:
-        """What is left of an answer that something has ended, with what was held back of it."""
+        """End an answer that failed or was cancelled. Returns the parts that were held back, and the remaining
+        parts."""
         output: Output[OutT] = self.output
         error, held = self.scope.error, self._held
         rest = output.cancel() if error is None else output.fail(error)
@@ -247,13 +261,13 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         return rest
 
     async def _make(self, sink: Sink[OutT]) -> OutT:
-        """Make the answer with the first model that gives any output. Returns what is left to be sent."""
+        """Make the answer with the first model that gives any output. Returns the parts that are not sent yet."""
         scope = self.scope
         while True:
             output: Output[OutT] = self.output
             attempts = self._attempts
             if attempts is not None and not attempts.more:
-                self._attempts = attempts = None  # and with them the request
+                self._attempts = attempts = None  # frees the request, which they refer to
             held: HeldSink[OutT] | None = None
             if attempts is not None or output.holds:
                 held = HeldSink(sink)
@@ -264,7 +278,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     self._has_started = True
                     if opening := output.start():
                         await (sink if output.in_background else writes)(opening)
-                    del opening  # it may have the whole request
+                    del opening  # it may contain the whole request
                     if scope.cancelled:
                         return output.cancel()
                     async with scope.turn:
@@ -281,7 +295,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     raise
                 attempts.check(error)
                 scope.attempt_failed(error, output.usage())
-                self._held = HeldSink(sink)  # without the beginning of an answer that will not be
+                self._held = HeldSink(sink)  # drops the start of the failed attempt
                 async with attempts:
                     await self._begin_again(error)
                     await self.prepare()
@@ -289,19 +303,21 @@ class Answer(Generic[PlanT, OutT, OutputT]):
     def _released_in_time(
         self, held: HeldSink[OutT] | None, attempts: Attempts[PlanT] | None
     ) -> AbstractContextManager[None]:
-        """The start of a stream is not held back for ever, unless another model may still give it."""
+        """Return a context in which `held` is released after a time limit, so that the client sees the start of the
+        stream. There is no limit while another model may still answer."""
         if held is None or attempts is not None:
             return nullcontext()
         seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
         return held.released_after(min(seconds, MAX_HELD_SECONDS))
 
     async def _begin_again(self, error: Exception) -> None:
-        """Begin the answer with the next model, since the last one has failed with `error`. Raises that if none is left."""
+        """Replace the output by one of the next model, after the last model failed with `error`. Raises if no model is
+        left."""
         try:
             if self._attempts is None:
                 raise error
             plan = await self._attempts.after(error)
         finally:
-            del error  # it refers to this frame, if it is raised here
+            del error  # break the reference cycle: its traceback refers to this frame
         self.output = self._output_of(plan, self.output)
         self.output.follows = self._has_started

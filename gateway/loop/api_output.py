@@ -1,4 +1,4 @@
-"""The answers of plugins' APIs: what an API's own writer makes of one choice."""
+"""The answers of plugins' APIs. Each consists of one choice, written by the API's own `AnswerWriter`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gateway.tools.toolset import Toolset
 
 
 class PreparedGeneration(Struct, frozen=True, kw_only=True):
-    """A request of an API, planned for one model, with a first generation that the engine has accepted."""
+    """A plugin API's request, planned for one model, with a first generation that the engine has accepted."""
 
     model: ServedModel
     settings: GenerationSettings
@@ -42,7 +42,7 @@ class PreparedGeneration(Struct, frozen=True, kw_only=True):
 
 
 class ApiOutput(ChoicesOutput):
-    """The answer to a request of a plugin's API."""
+    """The output of a plugin API's answer."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ApiOutput(ChoicesOutput):
         return b""
 
     def failed(self, error: GatewayError) -> bytes:
-        return b""  # the writer tells it, if something was sent
+        return b""  # the route lets the writer report it, if a part was sent
 
 
 ApiAnswer: TypeAlias = Answer[PreparedGeneration, bytes, ApiOutput]
@@ -89,8 +89,8 @@ def api_answer(
     *,
     api: str,
 ) -> ApiAnswer:
-    """The answer to a prepared request. `new_writer` is called for each plan that the answer is begun with. `api` is the short name of
-    the API."""
+    """Return the answer to a prepared request. `new_writer` is called for each plan that the answer is begun with.
+    `api` is the short name of the API."""
     scope = RunScope(services, name="a completion", api=api)
 
     def output_of(prepared: PreparedGeneration, before: ApiOutput | None) -> ApiOutput:

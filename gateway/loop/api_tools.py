@@ -13,7 +13,8 @@ from gateway.tools.toolset import Toolset, build_toolset
 
 
 def asks_for_tools(request: GenerationRequest) -> bool:
-    """Whether the request has gateway-side `tools`. Otherwise the tools are its turn's, and the gateway runs none."""
+    """Whether the request selects tools by the gateway's rules. If not, its turn defines the tools, and the gateway
+    runs none."""
     return bool(request.tools) or request.tool_choice is not None or request.offers_tools
 
 
@@ -44,7 +45,8 @@ async def api_toolset(
 
 
 def _usable(requested: RequestTools, request: GenerationRequest) -> RequestTools:
-    """The servers with only their usable tools. Raises for a server that could not list its tools."""
+    """Return the servers with their usable tools only. Raises `InvalidRequest` for a server that could not list its
+    tools."""
     for index, listed in requested.named.items():
         if listed.error is not None:
             raise InvalidRequest(
@@ -59,7 +61,7 @@ def _usable(requested: RequestTools, request: GenerationRequest) -> RequestTools
 
 
 def _allowed(listed: ListedServer, request: GenerationRequest) -> ListedServer:
-    """Remove tools that need approval, which such an API cannot give, and tools that the request denies."""
+    """Remove tools that need approval, which plugins' APIs do not support, and tools that the request denies."""
     label = listed.server.label
     return msgspec.structs.replace(
         listed,

@@ -1,4 +1,4 @@
-"""Attempts: a request is tried with one model after the other until one answers."""
+"""Fallback: a request is tried with one model after another until one answers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _OF_THE_MODEL = ("context_length_exceeded", "invalid_encrypted_content")
 
 
 class Attempts(Generic[PlanT]):
-    """The models that may answer one request, in order of trial, and what plans the request for each.
+    """The models that may answer one request, in the order in which they are tried, and the function that plans the
+    request.
 
-    An error moves on to the next model if that may help: the model is unavailable or failed, its queue is full, or the
-    prompt is too long for it. Any other error is the request's own, and is raised.
+    After an error, the next model is tried if it may succeed: the model is unavailable or failed, its queue is full, or
+    the prompt is too long for it. Any other error is caused by the request, and is raised.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Attempts(Generic[PlanT]):
         hold: Hold,
         hold_first: Hold | None = None,
     ) -> None:
-        """`names` is not empty. `plan` plans the request for the model of that name; it may raise `GatewayError`. `hold`
-        is a context in which that model is loaded; `hold_first` replaces it until this context is left."""
+        """`names` are the names of the models; not empty. `plan` plans the request for the model of a name, and may
+        raise `GatewayError`. `hold` returns a context in which the model of a name stays loaded. `hold_first` replaces
+        `hold` until the context of this object is left for the first time."""
         self._left = list(names)
         self._plan_by = plan
         self._hold = hold
@@ -54,15 +56,16 @@ class Attempts(Generic[PlanT]):
         self._entered = False
         self._preparation: Preparation | None = None
         self._reason: Exception | None = None
-        """The last error that moved on to another model."""
+        """The last error after which another model was tried."""
         self._tried: str | None = None
         self._reroutes = 0
 
     async def __aenter__(self) -> Attempts[PlanT]:
-        """Within the context, the model of the last plan stays loaded, until the run has a place in its queue.
+        """Enter the context in which the model of the last plan stays loaded. Leave it when the run has a place in the
+        queue.
 
-        The first time, the request is also one of those of its key that are being prepared. Raises `RateLimited` if these
-        are too many. A request that is planned again for another model was admitted before, and is not asked again.
+        The first time, the request also counts as one that is being prepared for its principal. Raises `RateLimited` if
+        that principal has too many of them. Later entries, for a plan with another model, are not checked again.
         """
         if not self._entered:
             self._entered = True
@@ -77,7 +80,7 @@ class Attempts(Generic[PlanT]):
         await self.release()
 
     async def release(self) -> None:
-        """Let the model of the last plan be unloaded when it is idle."""
+        """Allow the model of the last plan to be unloaded when it is idle."""
         held, self._held = self._held, None
         if held is not None:
             await held.__aexit__(None, None, None)
@@ -96,7 +99,7 @@ class Attempts(Generic[PlanT]):
         return bool(self._left)
 
     def check(self, error: Exception) -> None:
-        """Raise `error` if no model is left, or if another would not help."""
+        """Raise `error` if no model is left, or if another model could not succeed either."""
         if not self._left or (self._reason is None and not _may_differ(error)):
             raise error
 
@@ -109,9 +112,9 @@ class Attempts(Generic[PlanT]):
             return await self.after(error)
 
     async def after(self, error: Exception) -> PlanT:
-        """Plan the request for the next model, since the last one has failed with `error`, before any output.
+        """Plan the request for the next model, after the last one failed with `error` before any output.
 
-        Raises the error if no model is left or if another would not help.
+        Raises if no model is left, or if another model could not succeed either.
         """
         try:
             while True:
@@ -123,7 +126,7 @@ class Attempts(Generic[PlanT]):
                 elif not _may_differ(error):
                     if self._reason is None:
                         raise error
-                    # The request was valid for an earlier model: that one's failure is the answer.
+                    # The request was valid for an earlier model: report that model's failure.
                     error = self._reason
                 failed, routed = self._tried, isinstance(error, Rerouted)
                 if not self._left:
@@ -151,11 +154,11 @@ class Attempts(Generic[PlanT]):
                 except GatewayError as failure:
                     error = failure
         finally:
-            del error  # it refers to this frame, if it is raised here
+            del error  # break the reference cycle: its traceback refers to this frame
 
 
 def _may_differ(error: Exception) -> bool:
-    """Whether another model may succeed where one has failed with `error`."""
+    """Whether another model may succeed after one failed with `error`."""
     if isinstance(error, ServerShuttingDown | StoreUnavailable):
         return False
     if isinstance(error, InvalidRequest):

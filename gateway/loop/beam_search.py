@@ -1,7 +1,7 @@
-"""Beam search, on any engine that takes tokens and gives log probabilities.
+"""Beam search, on any engine that takes tokens and reports log probabilities.
 
-Each step asks the engine for one token after each beam, with its alternatives, as vLLM's own server does: a prefix cache in
-the engine keeps that cheap.
+Each step requests one more token for each beam, with its alternatives, as vLLM's own server does. A prefix cache in the
+engine keeps this cheap.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ _NEUTRAL: tuple[object, ...] = (None, 0, [], {})
 def beams_of(
     request: SharedParameters, model: ServedModel, sampling: Sampling, *, n: int = 1
 ) -> BeamSearch | None:
-    """The beam search that `request` asks for, which returns its `n` best beams; None if it asks for none.
+    """Return the beam search that `request` asks for, which yields the `n` best beams. None if it does not ask for one.
 
-    Raises `Unsupported` if the engine has no beam search, or for parameters that it cannot honour.
+    Raises `Unsupported` if the engine has no beam search, or for parameters that a beam search cannot honour; and
+    `InvalidRequest` for invalid values.
     """
     if not request.use_beam_search:
         return None
@@ -108,14 +109,14 @@ def beams_of(
 
 
 class _Token(NamedTuple):
-    """A token of a beam, with what the engine said about its place."""
+    """A token of a beam, with the alternatives that the engine reported at its position."""
 
     chosen: TopLogprob
     others: Sequence[TopLogprob]
 
 
 class _Beam(NamedTuple):
-    """A sequence of tokens after the prompt, and the sum of their log probabilities."""
+    """A sequence of tokens that follows the prompt, and the sum of their log probabilities."""
 
     tokens: tuple[_Token, ...] = ()
     total: float = 0.0
@@ -127,23 +128,23 @@ class _Beam(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Number of tokens, without one that ended the beam."""
+        """Number of tokens, without the end token."""
         return len(self.tokens) - self.ended
 
 
 class Beams:
-    """The search of one generation. The choices of an answer share it: each is one of the best beams."""
+    """The beam search of one generation. The choices of an answer share it: each choice is one of the best beams."""
 
     def __init__(self, search: BeamSearch) -> None:
         self.search = search
         self._done = asyncio.Event()
         self._found: Sequence[_Beam] = ()
         self._told: EngineOutput | None = None
-        """What the engine told about the prompt."""
+        """The engine's output of the first step, with the counts and log probabilities of the prompt."""
         self._error: BaseException | None = None
 
     async def check(self, engine: Engine, request: EngineRequest) -> None:
-        """Raise what the search would raise for `request`, whose prompt is tokens."""
+        """Raise the error that the search would raise for `request`, whose prompt consists of tokens."""
         self._room(engine, request)
         if request.sampling.stop:
             raise Unsupported(
@@ -166,7 +167,8 @@ class Beams:
     async def outputs(
         self, engine: Engine, request: EngineRequest, index: int
     ) -> AsyncGenerator[EngineOutput, None]:
-        """The beam of rank `index`, as one output. The search runs with index 0, and the others wait for it."""
+        """Yield the beam of rank `index`, as one output. The call with index 0 runs the search; the others wait for
+        it."""
         if index == 0:
             try:
                 self._found = await self._run(engine, request)
@@ -187,7 +189,7 @@ class Beams:
         yield _as_output(self._found[index], request, engine.tokenizer, self._told)
 
     def _room(self, engine: Engine, request: EngineRequest) -> int:
-        """Maximum number of tokens of a beam."""
+        """Return the maximum number of tokens of a beam."""
         assert isinstance(request.prompt, TokensPrompt), "engines with beam search take tokens"
         if request.sampling.max_tokens is None:
             raise InvalidRequest(
@@ -200,7 +202,7 @@ class Beams:
         return min(request.sampling.max_tokens, max(1, context - len(request.prompt.token_ids)))
 
     async def _run(self, engine: Engine, request: EngineRequest) -> Sequence[_Beam]:
-        """The best beams, best first."""
+        """Run the search. Returns the best beams, best first."""
         search, sampling = self.search, request.sampling
         room = self._room(engine, request)
         least = sampling.min_tokens or 0
@@ -216,7 +218,7 @@ class Beams:
         context = engine.info.max_model_len
         for step in range(room):
             if step and context is not None and prompt + step >= context:
-                break  # images take more room than their tokens in the prompt
+                break  # images may take more positions than the prompt has tokens for them
             made = await _extended(engine, request, search, running, step)
             if step == 0:
                 self._told = made[0]
@@ -252,7 +254,7 @@ class Beams:
                     break
                 most = prompt + (room if search.length_penalty > 0 else running[0].length)
                 if _score(running[0].total, most, search.length_penalty) < score(complete[-1]):
-                    running = []  # none of them can become better than those
+                    running = []  # none of them can still beat the complete ones
                     break
         return sorted([*complete, *running], key=score, reverse=True)[: search.width]
 
@@ -264,7 +266,7 @@ def _score(total: float, length: int, penalty: float) -> float:
 def _step(
     request: EngineRequest, search: BeamSearch, ids: Sequence[int], request_id: str, *, first: bool
 ) -> EngineRequest:
-    """The request for one token after a beam."""
+    """Return the engine request for the next token of a beam."""
     prompt = request.prompt
     assert isinstance(prompt, TokensPrompt), "engines with beam search take tokens"
     return msgspec.structs.replace(
@@ -285,7 +287,7 @@ def _step(
 async def _extended(
     engine: Engine, request: EngineRequest, search: BeamSearch, beams: Sequence[_Beam], step: int
 ) -> list[EngineOutput]:
-    """One more token for each of `beams`."""
+    """Generate the next token of each of `beams`."""
     requests = [
         _step(request, search, beam.ids, f"{request.request_id}-{step}.{place}", first=step == 0)
         for place, beam in enumerate(beams)
@@ -301,7 +303,7 @@ async def _extended(
 
 
 async def _single(engine: Engine, request: EngineRequest) -> EngineOutput:
-    """The output of a request for one token."""
+    """Return the merged output of a request for one token."""
     whole = EngineOutput()
     async with aclosing(engine.generate(request)) as outputs:
         async for output in outputs:
@@ -318,7 +320,7 @@ async def _single(engine: Engine, request: EngineRequest) -> EngineOutput:
 def _as_output(
     beam: _Beam, request: EngineRequest, tokenizer: Tokenizer, told: EngineOutput | None
 ) -> EngineOutput:
-    """A whole generation: what the engine would give for it."""
+    """Return `beam` as the output of a whole generation. `told` is the engine's output of the first step."""
     sampling, ids = request.sampling, beam.ids
     hides_end = beam.ended and not sampling.include_stop_str_in_output
     shown = ids[:-1] if hides_end else ids
@@ -338,7 +340,7 @@ def _as_output(
 def _logprobs(
     beam: _Beam, text: str, sampling: Sampling, tokenizer: Tokenizer, *, hides_end: bool
 ) -> list[TokenLogprob]:
-    """The log probabilities of the beam's tokens, whose bytes add up to `text`."""
+    """Return the log probabilities of the beam's tokens. Their bytes add up to `text`."""
     pieces = {
         token.chosen.token_id: (token.chosen.token, token.chosen.bytes) for token in beam.tokens
     }

@@ -1,4 +1,5 @@
-"""Answers of one or several choices, which are made concurrently: Chat Completions, Completions, and plugins' APIs."""
+"""Answers that consist of choices, which are generated concurrently: Chat Completions, Completions, and plugins'
+APIs."""
 
 from __future__ import annotations
 
@@ -26,16 +27,16 @@ class ChoiceWriter(ToolAnswerWriter, Protocol):
 
     @property
     def cut_off(self) -> bool:
-        """Whether a limit has ended the choice."""
+        """Whether a limit ended the choice."""
         ...
 
     def finish(self, generator: Generator) -> bytes:
-        """End the choice, which `generator` has made. Returns its last bytes."""
+        """End the choice, which `generator` generated. Returns its last bytes."""
         ...
 
 
 class Choice:
-    """One choice of an answer: its generations, and the calls of tools that the gateway runs between them."""
+    """One choice of an answer: its generations, and the tool calls that the gateway runs between them."""
 
     def __init__(
         self,
@@ -45,12 +46,12 @@ class Choice:
         max_turns: int | None = None,
         max_uses: Mapping[str, int] = {},
     ) -> None:
-        """`together`: see `Generator.run`. For the others see `ServerToolLoop.run`."""
+        """`together`: see `Generator.run`. For `max_turns` and `max_uses` see `ServerToolLoop.run`."""
         self.generator = generator
         self.writer: ChoiceWriter
         """Set by `begin`."""
         self.tools: ServerToolLoop | None = None
-        """Runs calls between generations, if the gateway offers tools."""
+        """Runs tool calls between generations. None if the gateway offers no tools."""
         self._first: Generation
         self._together = together
         self._max_turns = max_turns
@@ -59,11 +60,11 @@ class Choice:
     def begin(
         self, first: Generation, writer: ChoiceWriter, tools: ServerToolLoop | None = None
     ) -> None:
-        """Begin the choice with its `first` generation, which the engine has accepted."""
+        """Set the `first` generation, which the engine has accepted, and the writer of the choice."""
         self._first, self.writer, self.tools = first, writer, tools
 
     def run(self, sink: ByteSink) -> Awaitable[bytes]:
-        """Make the choice. Returns the last of its output. Raises `GatewayError`."""
+        """Generate the choice, writing to `sink`. Returns the last part of its output. Raises `GatewayError`."""
         if self.tools is not None:
             return self.tools.run(
                 self._first,
@@ -90,10 +91,10 @@ class ChoicesOutput(Output[bytes]):
         self._scope = scope
         self._error: GatewayError | None = None
         self._last = b""
-        """What was written and not sent when the answer ended."""
+        """Output that was written but not sent when the answer ended."""
 
     def take(self, choices: Sequence[Choice]) -> None:
-        """Take the choices of a prepared answer."""
+        """Set the choices of a prepared answer."""
         self.choices = choices
         for choice in choices:
             choice.generator.stats = self._scope.stats
@@ -111,7 +112,7 @@ class ChoicesOutput(Output[bytes]):
         return (counts[0] if len(counts) == 1 else total(counts)).usage()
 
     def times(self) -> AnswerTimes:
-        """How long the answer took, once all choices are made."""
+        """Return how long the answer took. Called after all choices are generated."""
         return answer_times(self._scope.stats, self.usage())
 
     def start(self) -> bytes:
@@ -125,14 +126,14 @@ class ChoicesOutput(Output[bytes]):
         last = await choice.run(sink)
         end = choice.writer.finish(choice.generator)
         if last and self.stores:
-            await sink(last)  # now: where the answer cannot be stored, its end is not sent
+            await sink(last)  # send it now: the end is only sent if the answer can be stored
             return end
         return last + end
 
     async def _make_all(self, sink: Sink[bytes]) -> None:
-        """Make several choices. What they send is merged as it comes."""
+        """Generate several choices. Their output is merged in the order in which it arrives."""
         if isinstance(sink, HeldSink):
-            sink, holds = sink.below, True  # each choice is held back by itself
+            sink, holds = sink.below, True  # each choice has a held sink of its own
         else:
             holds = False
         shared = SharedSink(sink)
@@ -147,7 +148,7 @@ class ChoicesOutput(Output[bytes]):
                 for choice in self.choices:
                     group.create_task(make(choice))
         except BaseExceptionGroup as failures:
-            # The first failure ended the others, whose cancellations the group has swallowed.
+            # The first failure cancelled the other choices; the group does not report their cancellations.
             raise failures.exceptions[0] from None
         finally:
             self._last = shared.take()
@@ -172,11 +173,11 @@ class ChoicesOutput(Output[bytes]):
 
     @abstractmethod
     def trailer(self) -> bytes:
-        """What the answer ends with after its choices."""
+        """Return the end of the answer, after its choices."""
 
     @abstractmethod
     def failed(self, error: GatewayError) -> bytes:
-        """What the answer ends with if it has failed after it had begun."""
+        """Return the end of an answer that failed after a part of it was sent."""
 
     def join(self, first: bytes, second: bytes) -> bytes:
         return first + second

@@ -1,4 +1,4 @@
-"""What the chunks of Chat Completions and of Completions have in common."""
+"""The parts that the chunks of Chat Completions and of Completions have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def chunk_head(
     service_tier: str | None,
     system_fingerprint: str | None = None,
 ) -> bytes:
-    """The common beginning of all chunks of an answer, up to `choices`."""
+    """Return the common beginning of all chunks of an answer, up to `choices`."""
     head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,' % (
         encode(chunk_id),
         encode(kind),
@@ -35,7 +35,7 @@ def chunk_head(
 
 
 def last_chunk(head: bytes, usage: CompletionUsage | None, times: AnswerTimes | None) -> bytes:
-    """The end of the stream, after the last choice: a chunk with what was asked for, if anything, and `[DONE]`."""
+    """Return the end of the stream, after the last choice: a chunk with usage and times, if requested, and `[DONE]`."""
     shown = b""
     if usage is not None:
         shown = b',"usage":%b' % encode(usage)
@@ -45,5 +45,5 @@ def last_chunk(head: bytes, usage: CompletionUsage | None, times: AnswerTimes | 
 
 
 def failed_chunk(error: GatewayError) -> bytes:
-    """The end of a stream that has failed."""
+    """Return the end of a stream that failed."""
     return b"data: %b\n\n%b" % (error_body(error), SSE_DONE)

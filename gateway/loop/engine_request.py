@@ -1,4 +1,4 @@
-"""The request to the engine for one turn: its sampling, its constraint, and what belongs to the engine's own requests alone."""
+"""The request to the engine for one turn: prompt, sampling, constraint and the other parameters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def engine_request(
     spent: int,
     began: bool,
 ) -> EngineRequest:
-    """The request for `turn`. Raises `Unsupported` if the engine cannot do what is asked for.
+    """Return the engine request for `turn`. Raises `Unsupported` if the engine does not support a parameter.
 
-    `shown`: the turn as it was rendered. `spent`: number of output tokens that the answer already has. `began`: whether an
-    engine has given any output for the answer.
+    `shown` is the turn as it was rendered. `spent` is the number of output tokens that the answer already has. `began`:
+    whether an engine has given any output for the answer.
     """
     sampling = settings.sampling
     limit = sampling.max_tokens
@@ -53,7 +53,7 @@ def engine_request(
         hints=settings.hints,
         vllm_xargs=settings.vllm_xargs,
         data_parallel_rank=settings.data_parallel_rank,
-        # They are of the request's own prompt, not of a later turn's.
+        # They refer to the request's own prompt, not to the prompt of a later turn.
         kv_transfer_params={} if began else settings.kv_transfer_params,
         mm_processor_kwargs=settings.mm_processor_kwargs,
         turn=shown,
@@ -63,7 +63,7 @@ def engine_request(
         settings.thinking_budget is None and settings.beams is None
     ):
         return request
-    # What the gateway does itself for engines that take tokens.
+    # For engines that take tokens, the gateway implements these two itself.
     thinks = "thinking_budget" in model.engine.capabilities
     return msgspec.structs.replace(
         request,
@@ -75,8 +75,11 @@ def engine_request(
 def constraint_for(
     model: ServedModel, settings: GenerationSettings, turn: Turn, rendered: RenderedPrompt
 ) -> Constraint | None:
-    """The constraint for the engine. Only strict arguments of optional calls may be left unenforced if an engine cannot
-    enforce them, because most clients set `strict` by default."""
+    """Return the constraint for the engine, or None. Raises `Unsupported` with a beam search.
+
+    An engine that cannot enforce a triggered constraint (strict arguments of optional calls) gets none: most clients
+    set `strict` by default.
+    """
     constraint = enforced(model.output_format, turn, rendered.tail, settings.structure)
     if isinstance(constraint, Triggered) and "triggered" not in model.engine.capabilities:
         return None
@@ -93,6 +96,6 @@ def constraint_for(
 
 
 def stops_in_text(model: ServedModel, settings: GenerationSettings) -> bool:
-    """Whether the gateway matches stop strings. Message-level upstreams, which report their tokens at the end, do it
-    themselves."""
+    """Whether the gateway matches stop strings. Message-level upstreams match them themselves, because they report
+    their tokens only at the end."""
     return bool(settings.sampling.stop) and "tokens" in model.engine.capabilities

@@ -1,9 +1,10 @@
-"""The parameters that errors name: each API's words for a place in a turn.
+"""The parameters that errors name, translated from positions in a turn to positions in the client's request.
 
-Within the gateway, errors name places in a turn, in the words of the Responses API: `("input", 3, "content", 0)`,
-`("tools", 1, "parameters")`, `("text", "format", "schema")`. A client has to read the place in the request that it sent. Each API
-has one class here, a context that renames the errors that leave it. Plugins' APIs name their places with
-`GenerationRequest.own_path`. `locate_fault` finds the place of what an engine says about a constraint.
+Within the gateway, an error names a position in a turn by its path in the Responses API: `("input", 3, "content", 0)`,
+`("tools", 1, "parameters")`, `("text", "format", "schema")`. The client must see the path in the request that it sent.
+This module has one class for each API: a context manager that renames the parameters of errors raised within it.
+Plugins' APIs provide their paths with `GenerationRequest.own_path`. `locate_fault` finds the position of a constraint
+that an engine rejects.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from gateway.wire.tools import (
 )
 
 TEXT_SCHEMA: ParamPath = ("text", "format", "schema")
-"""The place of the schema of the final text. Each API renames it to that of its own parameter."""
+"""The path of the schema of the final text. Each API renames it to the path of its own parameter."""
 
 _ENGINES_WORDS = frozenset[ParamPath]({("schema",), ("pattern",), ("grammar",)})
-"""What engines call a constraint, of which they do not know the place in the request."""
+"""Paths by which engines name a constraint. They do not know its position in the request."""
 
 
 class ResponseParams(RenamedParams):
-    """Names places in a conversation, of which the request's own items are a part."""
+    """Names positions in the conversation of a Responses request, which includes earlier items and the request's
+    own."""
 
     __slots__ = ("_before", "_logprobs", "_own", "_preamble", "_source", "_text")
 
@@ -53,9 +55,11 @@ class ResponseParams(RenamedParams):
         text: ParamPath = (),
         preamble: int = 0,
     ) -> None:
-        """`before` is the number of items that precede the request's `own` ones; `source` is the parameter that they came from.
-        The first `preamble` of them are of a stored prompt. `logprobs` is the parameter that requests log probabilities. `text`
-        is the parameter that sets the form of the final text, if `text.format` does not."""
+        """`own` is the number of the request's own items. `before` is the number of items before them, and `source` is
+        the parameter that these come from. The first `preamble` of them come from a stored prompt. `logprobs` is the
+        parameter that requests log probabilities. `text` is the parameter that sets the format of the final text, if
+        `text.format` does not.
+        """
         self._before = before
         self._own = own
         self._source = source
@@ -71,7 +75,7 @@ class ResponseParams(RenamedParams):
                 return (self._source,)
             case ("input", int(index), *rest) if index < self._before + self._own:
                 return ("input", index - self._before, *rest)
-            case ("input", int(), *_):  # written since
+            case ("input", int(), *_):  # an item of the response itself
                 return ()
             case ("max_tokens",):
                 return ("max_output_tokens",)
@@ -84,12 +88,12 @@ class ResponseParams(RenamedParams):
 
 
 class ChatParams(RenamedParams):
-    """Names places in the turn that was made from a chat request."""
+    """Names positions in the turn that was made from a chat request."""
 
     __slots__ = ("_origins", "_request")
 
     def __init__(self, request: ChatRequest, origins: Sequence[int] | None = None) -> None:
-        """`origins` has for each item of the turn the index of its message; None while there is no turn."""
+        """`origins` maps each item of the turn to the index of its message. None while there is no turn."""
         self._request = request
         self._origins = origins
 
@@ -110,9 +114,7 @@ class ChatParams(RenamedParams):
                 sent = request.max_completion_tokens is not None
                 return ("max_completion_tokens" if sent else "max_tokens",)
             case ("tools", int(index), *_) if index >= len(request.tools or ()):
-                return (
-                    "web_search_options",
-                )  # the search that it asks for is the last of the tools
+                return ("web_search_options",)  # the web search is appended to the request's tools
             case ("tools", *rest) if request.legacy:
                 return ("functions", *rest)
             case ("tool_choice", *rest) if request.legacy:
@@ -127,7 +129,7 @@ class ChatParams(RenamedParams):
     def _in_messages(
         self, origins: Sequence[int], index: int, rest: Sequence[str | int]
     ) -> ParamPath:
-        if index >= len(origins):  # written since
+        if index >= len(origins):  # an item of the answer itself
             return ()
         origin = origins[index]
         made = isinstance(next(iter(self._request.messages[origin:]), None), AssistantMessage)
@@ -135,7 +137,7 @@ class ChatParams(RenamedParams):
 
 
 class CompletionParams(RenamedParams):
-    """Names the parameters of a request to Completions, whose prompts are not told apart."""
+    """Names the parameters of a Completions request. All of its prompts have the same path."""
 
     __slots__ = ("_request",)
 
@@ -155,12 +157,12 @@ class CompletionParams(RenamedParams):
 
 
 class EmbeddingParams(RenamedParams):
-    """Names the inputs of a request for embeddings."""
+    """Names the inputs of an embeddings request."""
 
     __slots__ = ("_several",)
 
     def __init__(self, *, several: bool) -> None:
-        """`several`: the request has a list of inputs, not a single one."""
+        """`several`: whether the request has a list of inputs instead of a single one."""
         self._several = several
 
     def renamed(self, path: ParamPath) -> ParamPath:
@@ -168,15 +170,15 @@ class EmbeddingParams(RenamedParams):
 
 
 class ScoringParams(RenamedParams):
-    """Names the texts of a request to score pairs."""
+    """Names the texts of a rerank or score request."""
 
     __slots__ = ("_names", "_one_query", "_several")
 
     def __init__(
         self, names: tuple[str, str], several: tuple[bool, bool], *, one_query: bool
     ) -> None:
-        """`names`: what the client's request calls queries and documents. `several`: whether each is a list there.
-        `one_query`: one query is in all pairs."""
+        """`names` are the client's parameters for queries and documents. `several`: whether each of the two is a list.
+        `one_query`: whether all pairs have the same query."""
         self._names = names
         self._several = several
         self._one_query = one_query
@@ -202,7 +204,7 @@ class ScoringParams(RenamedParams):
 
 
 class ApiParams(RenamedParams):
-    """Names the parameters of a request to a plugin's API, as its `GenerationRequest.own_path` says."""
+    """Names the parameters of a request to a plugin's API, by its `GenerationRequest.own_path`."""
 
     __slots__ = ("_own_path", "_text")
 
@@ -227,7 +229,7 @@ def _in_message(rest: Sequence[str | int]) -> Sequence[str | int]:
 
 
 def _in_images(rest: Sequence[str | int]) -> Sequence[str | int]:
-    """In a message of the assistant: only its images have an output."""
+    """Return the path within a message of the assistant, in which only images have an `output`."""
     match rest:
         case ["output", *below]:
             return ["images", *_in_part(below)]
@@ -269,7 +271,7 @@ def _in_choice(request: ChatRequest, rest: Sequence[str | int]) -> Sequence[str 
 
 
 def tool_params(tools: Sequence[Tool], param: ParamPath = ("tools",)) -> dict[str, ParamPath]:
-    """The places of the schemas and grammars of a request's tools, by the name that the model sees."""
+    """Map the names of a request's tools, as the model sees them, to the paths of their schemas and grammars."""
     found: dict[str, ParamPath] = {}
     for index, tool in enumerate(tools):
         match tool:
@@ -292,11 +294,11 @@ async def locate_fault(
     engine: Engine,
     tools: Mapping[str, ParamPath],
 ) -> None:
-    """Set the place of `error`, which the engine's `check` raised for `request`, to a parameter of the client's request,
-    if it is about a constraint.
+    """Set the path of `error`, which the engine's `check` raised for `request`, to a parameter of the client's request.
+    Does nothing if the error is not about a constraint.
 
-    If several are possible, the engine checks each separately. `structure`, if given, is the constraint on the final
-    text. `tools` are the places of the constraints of tools, as from `tool_params`.
+    If several constraints could be the cause, the engine checks each of them separately. `structure`, if given, is the
+    constraint on the final text. `tools` are the paths of the constraints of tools, as returned by `tool_params`.
     """
     if not _about_constraint(error.at):
         return
@@ -306,7 +308,7 @@ async def locate_fault(
     elif error.at not in _ENGINES_WORDS:
         suspects = [(path, each) for path, each in suspects if path == TEXT_SCHEMA]
     asked = () if request.turn is None else request.turn.tools
-    # The gateway's own tools have no place in the request.
+    # The gateway's own tools are not in the request.
     sure = len(suspects) == 1 and all(tool.name in tools for tool in asked)
     for path, suspect in suspects:
         if sure or await _refuses(engine, request, suspect):

@@ -12,7 +12,7 @@ from gateway.wire.common import encode
 
 
 def with_fingerprint(model: ServedModel) -> ServedModel:
-    """The model with its fingerprint, which depends on gateway, engine, model and configuration.
+    """Return the model with its fingerprint, which depends on gateway, engine, model and configuration.
 
     Answers with the same fingerprint and `seed` were made under the same conditions.
     """

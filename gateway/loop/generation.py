@@ -1,4 +1,4 @@
-"""One generation as data: its turn, its prompt, its engine request, and the settings of all generations of a request."""
+"""The data of one generation (turn, prompt, engine request), and the settings of all generations of a request."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from gateway.wire.ids import new_id
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """One prepared generation."""
+    """A prepared generation."""
 
     turn: Turn
-    """Without the images, sounds and documents; `request.turn` has them."""
+    """The turn, without the contents of images, sounds and documents. `request.turn` has them."""
     rendered: RenderedPrompt
     request: EngineRequest
     refusal: PolicyRefusal | None = None
-    """The whole output, if a policy refused the prompt. The engine then gets no request."""
+    """The whole output, if a policy refused the prompt. The engine then receives no request."""
     beams: Beams | None = None
-    """The beam search that makes the output; None if the engine makes it."""
+    """The beam search that produces the output; None if the engine produces it."""
     beam: int = 0
-    """Which of the best beams is the output."""
+    """The rank of the beam that is the output; 0 is the best."""
 
     async def check(self, engine: Engine) -> None:
-        """Raise what the engine would raise for the generation. Starts nothing."""
+        """Raise the error that the engine would raise for the generation. Does not start it."""
         if self.beams is not None:
             await self.beams.check(engine, self.request)
         else:
             await engine.check(self.request)
 
     def sequences(self, n: int = 1) -> int:
-        """Number of sequences that the engine generates for `n` choices."""
+        """Return the number of sequences that the engine generates for `n` choices."""
         search = self.request.beams if self.beams is None else self.beams.search
         return n if search is None else search.width
 
@@ -58,7 +58,7 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     sampling: Sampling
     stops: RequestStops
-    """Those of `sampling`."""
+    """The stop strings of `sampling`."""
     cache_salt: str | None = None
     owner: str = ""
     """See `EngineRequest.owner`."""
@@ -68,36 +68,36 @@ class GenerationSettings(msgspec.Struct, frozen=True, kw_only=True):
     trace_headers: Mapping[str, str] | None = None
     hints: Mapping[str, str] = {}
     size: int = 0
-    """Size of the request body in bytes. A hint for how long rendering takes."""
+    """Size of the request body in bytes. It indicates how long rendering takes."""
     structure: Constraint | None = None
     """The constraint on the final text, if the turn's text format cannot express it."""
     tool_params: Mapping[str, ParamPath] = {}
-    """The places of the constraints of tools in the request, for errors. See `gateway.loop.error_params.tool_params`."""
+    """The paths of the tools' constraints in the request, for errors. See `gateway.loop.error_params.tool_params`."""
     parts: PartResolver | None = None
-    """Finds the images, sounds and documents of turns. From `gateway.loop.media.part_resolver`."""
+    """Finds the images, sounds and documents of turns. See `gateway.loop.media.part_resolver`."""
     request_id: str | None = None
     """The client's own id of the request."""
     thinking_budget: int | None = None
-    """Maximum number of tokens of reasoning in each generation; for engines that take tokens."""
+    """Maximum number of reasoning tokens in each generation, for engines that take tokens."""
     vllm_xargs: Mapping[str, Any] = {}
     data_parallel_rank: int | None = None
     kv_transfer_params: Mapping[str, Any] = {}
     mm_processor_kwargs: Mapping[str, Any] = {}
     beams: BeamSearch | None = None
-    """The search that makes the outputs; None: the engine samples them."""
+    """The beam search that produces the outputs; None if the engine samples them."""
     policies: Policies | None = None
-    """What is applied to prompts and output; None if there are no policies."""
+    """The policies that are applied to prompts and output; None if there are none."""
 
 
 def generation_id(request_id: str | None) -> str:
-    """A new id of a generation. It ends with the client's own id of the request, so that it can be found in the engine's
-    log."""
+    """Return a new generation id. It ends with the client's own request id, if any, so that the request can be found in
+    the engine's log."""
     own = new_id("gen_")
     return own if request_id is None else f"{own}-{request_id}"
 
 
 def refused_generation(turn: Turn, refusal: PolicyRefusal, sampling: Sampling) -> Generation:
-    """The generation of a prompt that a policy has refused."""
+    """Return the generation of a prompt that a policy refused."""
     nothing = RenderedPrompt(prompt=TokensPrompt(token_ids=()), tail="text")
     request = EngineRequest(
         request_id=new_id("gen_"), prompt=nothing.prompt, sampling=sampling, tail="text"
@@ -106,7 +106,7 @@ def refused_generation(turn: Turn, refusal: PolicyRefusal, sampling: Sampling) -
 
 
 def variant(first: Generation, index: int) -> Generation:
-    """The same generation for a further choice, with its own id and seed."""
+    """Return `first` for the choice `index`, with an id and a seed of its own."""
     if index == 0:
         return first
     sampling = first.request.sampling

@@ -1,4 +1,5 @@
-"""Running one generation: the engine's outputs are parsed to deltas, pass the stages of the request, and are written."""
+"""Running one generation: the engine's outputs are parsed to deltas, which pass the request's stages and are
+written."""
 
 from __future__ import annotations
 
@@ -46,12 +47,12 @@ from gateway.runtime.served_model import ServedModel
 from gateway.tools.called_names import called_names
 
 MAX_TOGETHER = 64
-"""Maximum number of outputs that are parsed together, and that are read without a pause for other requests. For the pause, 256
-characters count as one more."""
+"""Maximum number of outputs that are parsed together, and of outputs that are read before other tasks may run. For the
+latter, every 256 characters count as one more output."""
 _FEW = 16
-"""Maximum number of tokens of a generation for which a task of its own costs more than it saves."""
+"""A generation of at most this many tokens is not read in a task of its own, which would cost more than it saves."""
 _BROKEN = ("error", "abort")
-"""Finish reasons of outputs that are no answer."""
+"""Finish reasons that report a failure."""
 
 
 class Observer(Protocol):
@@ -66,14 +67,15 @@ class Observer(Protocol):
         ...
 
     async def see_prompt(self, scores: Sequence[TokenLogprob | None]) -> None:
-        """Receive the log probabilities of the prompt, after the output that has them."""
+        """Receive the prompt's log probabilities. Called after `see` for the output that contains them."""
         ...
 
 
 class GenerationRun(Generic[OutT]):
-    """One generation that runs. What its request does not need is no part of it: neither a stage nor a question for each output.
+    """Runs one generation. Not reusable.
 
-    After `run`, its fields say what it came to.
+    The constructor selects the stages that the request needs, so that the loop over outputs does not check for the
+    others. After `run`, the public fields describe the result.
     """
 
     def __init__(
@@ -105,15 +107,15 @@ class GenerationRun(Generic[OutT]):
             writer = ReportingWriter(writer, count.estimate.see)
 
         self.finish: FinishReason | None = None
-        """Why the output has ended; None while it has not."""
+        """Why the output ended; None before the end."""
         self.stop_reason: str | int | None = None
-        """The stop string or token that the engine or a stage has found."""
+        """The stop string or stop token that ended the output, as reported by the engine or a stage."""
         self.at = 0.0
-        """When the first output came; 0.0 before. See `gateway.request_stats.FirstOutput`."""
+        """When the first output with content arrived; 0.0 before. See `gateway.request_stats.RunningGeneration`."""
         self.has_output = False
         """Whether the engine has given any output, with content or not."""
         self.has_answered = False
-        """Whether one of these was not the report of a failure."""
+        """Whether the engine has given an output that is not the report of a failure."""
         self.was_cancelled = False
 
         self._model, self._settings, self._stats = model, settings, stats
@@ -131,10 +133,10 @@ class GenerationRun(Generic[OutT]):
             tail=generation.rendered.tail,
             tools=tools,
             tokenizer=model.engine.tokenizer,
-            # Enforced text has no calls, though it may look like one.
+            # Enforced text contains no calls, even if it looks like one.
             parse_tools=bool(turn.tools)
             and not (no_calls and generation.request.constraint is not None),
-            turn=None if filters else turn,  # which see the text of an answer as one
+            turn=None if filters else turn,  # filters see the text of an answer as a whole
         )
         self.parser = model.output_format.parser(self._context)
         self._watch = self._begin_watching(generation)
@@ -142,39 +144,40 @@ class GenerationRun(Generic[OutT]):
         self._stages: list[Stage] = [OneCall()] if one_call else []
         searches = stops_in_text(model, settings)
         self._needs_tokens = searches or one_call
-        """Whether a stage may end the output within what the engine gives together."""
+        """Whether outputs are divided into single tokens, because a stage may end the output after any token."""
         if searches or filters:
             self._stages.append(Stopping(_stopping(settings, aligner, filters, searches=searches)))
         self._min_tokens = settings.sampling.min_tokens or 0
         self._whole = False
-        """Whether a stage has ended the output, so that what the parser holds back is no part of it."""
+        """Whether a stage has ended the output. Deltas that the parser still holds back are then dropped."""
         self._last: Sequence[Delta] = ()
-        """What the output ends with, which is written together with its end."""
+        """The last deltas of the output, which are written together with its end."""
         plain = not (self._stages or self._watch)
         self._together = together and plain and not settings.thinking_budget
         self._kept: list[EngineOutput] = []
-        """Outputs that are not parsed yet, if they are parsed together."""
+        """Outputs that are not parsed yet, if several are parsed together."""
         self._pushes = model.pushing is not None and plain and not self._together
-        """Whether outputs are only parsed, written and sent, so that the engine may hand them over as it receives them."""
+        """Whether the engine may push outputs as it receives them, because they are only parsed, written and sent."""
         limit = generation.request.sampling.max_tokens
         self._is_short = limit is not None and limit <= _FEW
         self._intake = Intake(self.parser.feed, writer.feed, sink)
 
     @property
     def generated(self) -> int:
-        """Number of tokens of the output so far."""
+        """Number of output tokens so far, estimated if the engine does not report tokens."""
         estimate = self.count.estimate
         own = self.count.output or self._intake.tokens
         return own or (0 if estimate is None else estimate.tokens)
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the output, as it is counted at the end."""
+        """Number of output tokens, as counted at the end of the generation."""
         return self.count.output or self._intake.tokens
 
     async def run(self, ended: Callable[[GenerationRun[OutT]], None]) -> OutT:
-        """Run the generation; returns the last of its output. Raises `GatewayError`, after all its output was written. `ended` is
-        called at its end, however it ends."""
+        """Run the generation. Returns the last part of its output, which is not sent yet. Raises `GatewayError` if the
+        engine fails, after all output was written. `ended` is called when the generation ends, also if it failed or was
+        cancelled."""
         intake, stats = self._intake, self._stats
         live = LiveGeneration(clock(), self)
         if stats is not None:
@@ -189,7 +192,7 @@ class GenerationRun(Generic[OutT]):
             if self._is_short:
                 await reading
             else:
-                # Each token resumes this task only: its stack is short, and the callers' coroutines are not traversed.
+                # A task of its own has a short stack: each token resumes it without passing through the callers' coroutines.
                 await asyncio.create_task(reading)
             if self.finish is None:
                 raise EngineError("The engine ended its output without a finish reason.")
@@ -208,7 +211,7 @@ class GenerationRun(Generic[OutT]):
             self.was_cancelled = True
             if self._kept:
                 self._writer.feed(self._parsed())
-            # It was cancelled while the engine ended: what came last is a part of the items, so its events are sent too.
+            # Cancelled while the engine ended: the last deltas become part of the items, so their events are sent too.
             if self._last and (out := self._writer.feed(self._last)):
                 await intake.sink(out)
             raise
@@ -260,10 +263,11 @@ class GenerationRun(Generic[OutT]):
                 read_at_once += 1 + (len(output.text) >> 8)
                 if read_at_once >= MAX_TOGETHER and not pushes:
                     read_at_once = 0
-                    await asyncio.sleep(0)  # an engine that is ahead is read without waiting
+                    await asyncio.sleep(0)  # outputs that are ready are read without waiting
 
     async def _read_together(self) -> None:
-        """Read the engine's outputs up to the last one, and parse many of them together: nobody reads before the end."""
+        """Read the engine's outputs up to the last one, and parse many of them together. Used if no output is sent
+        before the end."""
         intake, kept = self._intake, self._kept
         read_at_once = 0
         async with aclosing(self._outputs()) as outputs:
@@ -287,7 +291,7 @@ class GenerationRun(Generic[OutT]):
                         await asyncio.sleep(0)
 
     async def _begin_answer(self, output: EngineOutput) -> None:
-        """Note an output before which there was no answer, and send what is held back if the engine has not failed."""
+        """Note the first output. Unless it reports a failure, release the held sink."""
         self.has_output = True
         if output.finish_reason in _BROKEN:
             return
@@ -297,7 +301,7 @@ class GenerationRun(Generic[OutT]):
             self._intake.sink = await sink.release()
 
     def _parsed(self) -> Sequence[Delta]:
-        """Parse the outputs that are kept, and forget them."""
+        """Parse and remove the kept outputs."""
         read, joins = self.parser.feed, self._model.joins_outputs
         deltas: list[Delta] = []
         texts: list[str] = []
@@ -335,7 +339,8 @@ class GenerationRun(Generic[OutT]):
         return held
 
     def _begin_watching(self, generation: Generation) -> Callable[[EngineOutput], None] | None:
-        """Begin the observation of the outputs. Returns what is called with each before the parser, if anything."""
+        """Begin to observe the outputs. Returns the function that is called with each output before the parser, or
+        None."""
         aligner, observer = self._aligner, self._observer
         if aligner is not None:
             aligner.begin()
@@ -346,7 +351,7 @@ class GenerationRun(Generic[OutT]):
         return None if aligner is None else aligner.push
 
     def _outputs(self) -> AsyncGenerator[EngineOutput, None]:
-        """The engine's outputs, of one token each if a stage needs that."""
+        """Return the engine's outputs, each of one token if a stage needs that."""
         request = self._generation.request
         source = self._source(request)
         if not self._needs_tokens:
@@ -358,8 +363,8 @@ class GenerationRun(Generic[OutT]):
         )
 
     def _source(self, request: EngineRequest) -> AsyncGenerator[EngineOutput, None]:
-        """The engine's outputs, with an end of the reasoning where the budget ends; or the one of the beam search. Outputs that are
-        nothing but the engine's may be pushed."""
+        """Return the engine's outputs, with the reasoning ended by the thinking budget if there is one; or the output
+        of the beam search. Unmodified outputs of the engine may be pushed to `_intake` instead."""
         model, settings, generation = self._model, self._settings, self._generation
         if generation.beams is not None:
             return generation.beams.outputs(model.engine, request, generation.beam)

@@ -1,6 +1,6 @@
-"""Generations of one answer: a turn is rendered to a prompt, checked by the engine, and run.
+"""The generations of one answer: each renders a turn to a prompt, lets the engine check it, and runs it.
 
-Shared by all APIs; the writer that is passed in decides what a delta becomes.
+Shared by all APIs. The writer that is passed in determines how deltas are written.
 """
 
 from __future__ import annotations
@@ -50,14 +50,17 @@ class Generator:
         stats: RunStats | None = None,
         made_at: float | None = None,
     ) -> None:
-        """`made_at` is the Unix time of the answer, whose prompts all have its date; None: now. `aligner` receives each output, from `observer` if there is one, and text that has no tokens. `stats` records
-        the times of the outputs."""
+        """`aligner` receives each output (from `observer` if there is one), and text that has no tokens. `stats`
+        records the times of the outputs. `made_at` is the Unix time of the answer, whose date all prompts have; None
+        means now."""
         self.model = model
         self.tokens = TokenCounter()
         self.counts_prompt = True
-        """Whether the next generation's prompt is counted. Of choices that share a prompt, only the first counts it."""
+        """Whether the next generation's prompt is counted. If choices share a prompt, only the first choice counts
+        it."""
         self.stop_reason: str | int | None = None
-        """The stop string or token that ended the last generation; None if the model ended it itself, as vLLM has it."""
+        """The stop string or token that ended the last generation. As in vLLM, None if the model's own end token ended
+        it."""
         self.context = 0
         """Length of the last generation in tokens, prompt and output together."""
         self.began = False
@@ -80,14 +83,14 @@ class Generator:
         return limit is not None and self.tokens.output >= limit
 
     async def prepare(self, turn: Turn) -> Generation:
-        """Create the engine request for `turn`, as the policies let it pass."""
+        """Prepare a generation of `turn`, as the policies changed it."""
         decided = await self._decided(turn)
         if isinstance(decided, PolicyRefusal):
             return refused_generation(turn, decided, self._settings.sampling)
         return await self._prepare(decided)
 
     async def _decided(self, turn: Turn) -> Turn | PolicyRefusal:
-        """The turn as the policies let it pass."""
+        """Return the turn as the policies changed it, or their refusal."""
         policies = self._settings.policies
         if policies is None:
             return turn
@@ -95,7 +98,7 @@ class Generator:
         return await policies.turn(turn, first=first)
 
     async def accept(self, generation: Generation) -> None:
-        """Let the engine check the generation. Raises what it raises."""
+        """Let the engine check the generation. Raises the engine's error if it rejects the generation."""
         if generation.refusal is None:
             await generation.check(self.model.engine)
 
@@ -141,8 +144,9 @@ class Generator:
         return Generation(turn=turn, rendered=rendered, request=request, beams=beams)
 
     async def fitting(self, turn: Turn, *, truncate: bool = False, preamble: int = 0) -> Generation:
-        """The first generation, accepted by the engine. If `truncate` is set, the conversation is shortened as needed; its
-        first `preamble` items are kept."""
+        """Prepare the first generation, and let the engine check it. If `truncate` is set, the conversation is
+        shortened as needed, but its first `preamble` items are kept. Raises `InvalidRequest` if the engine does not
+        accept it."""
         decided = await self._decided(turn)
         if isinstance(decided, PolicyRefusal):
             return refused_generation(turn, decided, self._settings.sampling)
@@ -191,7 +195,7 @@ class Generator:
         return generation
 
     def _asked_stop(self, sampling: Sampling, reason: str | int | None) -> str | int | None:
-        """`reason`, unless it is the model's own end token, and none that the request asks for."""
+        """Return `reason`, or None if it is the model's own end token and not a stop token of the request."""
         own = reason in self.model.info.eos_token_ids
         return None if own and reason not in sampling.stop_token_ids else reason
 
@@ -203,10 +207,12 @@ class Generator:
         *,
         together: bool = False,
     ) -> Awaitable[OutT]:
-        """Run the generation. Its output goes through `writer` to `sink`; returns the last of it, which is left to be sent with what
-        follows. Awaited at once; raises `GatewayError` if the engine fails, after all its output was written.
-        `together`: nobody reads the output before its end, so many of the engine's outputs may be parsed
-        together."""
+        """Run the generation. Its output is written by `writer` and sent to `sink`. Returns an awaitable of the last
+        part of the output, which is not sent, so that it can be sent with what follows. Await it immediately.
+
+        Raises `GatewayError` if the engine fails, after all output was written. `together`: whether many of the
+        engine's outputs may be parsed together, because none is sent before the end.
+        """
         if generation.refusal is not None:
             return self._refuse(generation.refusal, writer, sink)
         run = GenerationRun(
@@ -223,7 +229,7 @@ class Generator:
         return run.run(self._count)
 
     def _count(self, run: GenerationRun[Any]) -> None:
-        """Count what a generation has used, which has ended."""
+        """Count the tokens of a generation that has ended."""
         tokens, count = self.tokens, run.count
         self.began = self.began or run.has_answered
         self.stop_reason = self._asked_stop(run.sampling, run.stop_reason)

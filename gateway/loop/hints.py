@@ -1,4 +1,4 @@
-"""Request hints that affect how a request is served, not its answer. Passed to engines that forward requests."""
+"""Parameters that affect how a request is served, but not its answer. Engines that forward requests pass them on."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAMES_OF = {
     api: tuple(name for name in _NAMES if name in api.__struct_fields__)
     for api in (ResponseRequest, ChatRequest, CompletionRequest)
 }
-"""For each API, those that it has."""
+"""The hints that each API's requests have."""
 
 
 def hints_of(request: ResponseRequest | ChatRequest | CompletionRequest) -> dict[str, str]:
-    """The hints that the client sent, by their API names, plus `verbosity` and `reasoning_summary`."""
+    """Return the hints that the client sent, by parameter name; also `verbosity` and `reasoning_summary`."""
     given: dict[str, str] = {
         name: value for name in _NAMES_OF[type(request)] if (value := getattr(request, name))
     }

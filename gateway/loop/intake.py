@@ -1,4 +1,4 @@
-"""The way of an engine's outputs to the sink, for engines that hand them over as they receive them."""
+"""Taking outputs that an engine pushes as it receives them, and sending them to the sink."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gateway.protocols import EngineOutput
 
 
 class Intake(Generic[OutT]):
-    """Counts the tokens of a generation, and takes outputs of a `PushingEngine` between the first and the last: they are parsed,
-    written and sent in the engine's own callback, and the generation's task is not resumed.
+    """Counts the tokens of a generation, and takes the outputs that a `PushingEngine` pushes between the first and the
+    last one. They are parsed, written and sent in the engine's callback, without resuming the generation's task.
 
-    A context manager: when it is left, all that was taken is sent; or left to the sink, if the generation was cancelled.
+    A context manager. On exit it waits until everything taken is sent. If the generation was cancelled, it does not
+    wait: the sink keeps the rest.
     """
 
     __slots__ = ("_read", "_sending", "_write", "is_open", "sink", "tokens")
@@ -31,15 +32,17 @@ class Intake(Generic[OutT]):
         self.tokens = 0
         """Number of tokens so far."""
         self.is_open = False
-        """Whether outputs are taken. Set by the generation while it waits for the next one, if the sink has accepted the last."""
+        """Whether outputs are taken. The generation sets it while it waits for the next output, if the sink accepted
+        the last."""
         self.sink = sink
         self._read = read
         self._write = write
         self._sending: asyncio.Future[None] | None = None
-        """The sending of what was taken last, if the sink has not accepted it at once; or what failed."""
+        """The unfinished sending of the last output, if the sink did not accept it immediately; or a future with an
+        error."""
 
     async def __aenter__(self) -> None:
-        """Takes nothing yet."""
+        """Enter the context. No outputs are taken until `is_open` is set."""
 
     async def __aexit__(
         self,
@@ -48,12 +51,13 @@ class Intake(Generic[OutT]):
         traceback: TracebackType | None,
     ) -> None:
         if self._sending is not None and isinstance(cause, asyncio.CancelledError):
-            # As at a deadline: it is not waited for a slow client. The sink keeps what is not sent.
+            # For example at a deadline: do not wait for a slow client. The sink keeps what is not sent.
             self._sending.cancel()
         await self.settle()
 
     def push(self, output: EngineOutput) -> bool:
-        """See `PushingEngine`. What fails here is raised by `settle`."""
+        """Take an output; see `PushingEngine`. Returns False if it was not taken. `settle` raises errors that occur
+        here."""
         if not self.is_open:
             return False
         if (
@@ -75,18 +79,19 @@ class Intake(Generic[OutT]):
         return True
 
     async def settle(self) -> None:
-        """Take nothing more, and wait until what was taken is sent. Raises what failed."""
+        """Stop taking outputs, and wait until everything taken is sent. Raises the error that occurred in `push`, if
+        any."""
         self.is_open = False
         if self._sending is not None:
             sending, self._sending = self._sending, None
             try:
                 await sending
             finally:
-                del sending  # its error refers to this frame
+                del sending  # break the reference cycle of its error and this frame
 
 
 async def _failed(error: Exception) -> None:
     try:
         raise error
     finally:
-        del error  # it refers to this frame
+        del error  # break the reference cycle: its traceback refers to this frame

@@ -15,7 +15,7 @@ from gateway.runtime.services import Services
 
 
 def part_resolver(model: ServedModel, services: Services, owner: str | None) -> PartResolver:
-    """Finds what the turns of one answer of `model` show of images, sounds and documents."""
+    """Return the resolver of the images, sounds and documents in the turns of one answer of `model`."""
     owner = owner or ""
     capabilities = model.engine.capabilities
     media = files = None
@@ -42,7 +42,7 @@ def part_resolver(model: ServedModel, services: Services, owner: str | None) -> 
 
 
 def check_media(media: Sequence[PlacedMedia], engine: Engine) -> None:
-    """Raise `InvalidRequest`, naming the part, for media that the engine does not take."""
+    """Raise `InvalidRequest`, naming the part, for media that the engine does not accept."""
     for placed in media:
         kind = placed.media.kind
         if CAPABILITIES[kind] not in engine.capabilities:
@@ -52,7 +52,8 @@ def check_media(media: Sequence[PlacedMedia], engine: Engine) -> None:
 
 
 async def prompt_length(prompt: TokensPrompt, engine: Engine) -> int:
-    """The length of a prompt in tokens. Raises `InvalidRequest` for images and sounds that the engine cannot count."""
+    """Return the length of a prompt in tokens. Raises `InvalidRequest` for images and sounds that the engine does not
+    accept or cannot count."""
     if not prompt.media:
         return len(prompt.token_ids)
     check_media(prompt.media, engine)

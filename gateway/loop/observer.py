@@ -1,4 +1,4 @@
-"""Data that an answer shows beside the parsed text: tokens, log probabilities and running usage."""
+"""Data that an answer shows in addition to the parsed text: token ids, log probabilities and the usage so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gateway.wire.large_bodies import pass_over
 
 
 class OutputObserver:
-    """Receives the engine's outputs of one choice, before its parser. Implements `gateway.loop.generation_run.Observer`."""
+    """Receives the engine's outputs of one choice, before its parser. Implements
+    `gateway.loop.generation_run.Observer`."""
 
     def __init__(
         self,
@@ -26,15 +27,17 @@ class OutputObserver:
         shows_prompt: bool = False,
         echo: Callable[[Sequence[TokenLogprob | None]], None] | None = None,
     ) -> None:
-        """`counts_output`: whether the output is shown and so counts as usage. `shows_prompt`: whether the answer has the prompt's
-        log probabilities, in vLLM's shape. `echo`, if it shows them in another one, receives them, possibly in a thread."""
+        """`counts_output`: whether the output counts as usage; it does not if it is not shown. `shows_prompt`: whether
+        the answer shows the prompt's log probabilities in vLLM's format. `echo` receives them if they are shown in
+        another format; it may be called in a thread."""
         self._counts_output = counts_output
         self._shows_prompt = shows_prompt
         self._echo = echo
         self.shown_prompt: Any = []
-        """The prompt's tokens, each with the most likely alternatives at its position, by token id (vLLM's shape); as JSON."""
+        """The prompt's tokens as JSON, each with the most likely alternatives at its position, by token id (vLLM's
+        format)."""
         self.kv_transfer_params: dict[str, Any] | None = None
-        """What the engine's connector of caches told about the last generation."""
+        """The parameters that the engine's KV connector reported for the last generation."""
         self._aligner = aligner
         self._token_ids = token_ids
         self._prompt: PromptCount | None = None
@@ -42,7 +45,7 @@ class OutputObserver:
         self._earlier = TokenCounter()
 
     def begin(self, generation: Generation) -> None:
-        """Begin a generation. Its counts are added to those of the earlier ones."""
+        """Begin a generation. Its counts are added to the counts of earlier generations."""
         self._earlier = self._usage_so_far()
         self._prompt = PromptCount(generation.request)
         self._made = 0
@@ -69,7 +72,7 @@ class OutputObserver:
             self._echo(scores)
 
     def usage(self) -> CompletionUsage:
-        """Usage of this choice so far, over all its generations."""
+        """Return the usage of this choice so far, over all its generations."""
         return completion_usage(self._usage_so_far().usage())
 
     def _usage_so_far(self) -> TokenCounter:

@@ -1,6 +1,6 @@
-"""Checks of parameters that one parameter does not decide: combinations, and what the engine, the model or the store lacks.
+"""Checks of parameters that depend on other parameters, or on the capabilities of engine, model and store.
 
-`gateway.wire.parameter_table` says what each API refuses by itself; `check_…_request` begins with that.
+`gateway.wire.parameter_table` defines the checks of single parameters; each `check_…_request` makes them first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.wire.structured import StructuredParameters
 MAX_CHOICES: Final = 1024
 """Maximum number of choices in one request: prompts times `n`."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,256}")
-"""What engines may take. They see it as the end of their own id."""
+"""A valid `request_id`. Engines receive it as the end of their own id."""
 SCORES: Final = ("logprobs", "prompt_logprobs")
 _OF_ENGINES: Final = (
     "allowed_token_ids",
@@ -38,8 +38,8 @@ _OF_ENGINES: Final = (
 
 
 def check_response_request(request: ResponseRequest, services: Services, *, goes_on: bool) -> bool:
-    """Reject unsupported parameters and combinations. `goes_on`: the previous response is available. Returns whether the
-    request is extended; see `refuse`."""
+    """Reject unsupported parameters and combinations. `goes_on`: whether the previous response is available without the
+    store. Returns whether the request is extended; see `refuse`."""
     extended = refuse(request, RESPONSES)
     if request.previous_response_id is not None and request.conversation is not None:
         raise InvalidRequest(
@@ -52,7 +52,7 @@ def check_response_request(request: ResponseRequest, services: Services, *, goes
             "A background response is fetched later, so it must be stored. Leave store out, or background.",
             param="background",
         )
-    # Of the OpenAI API: a later completion window requires a background response that is not streamed.
+    # As in the OpenAI API: a later completion window requires a background response that is not streamed.
     window = request.background_options.completion_window if request.background_options else None
     if window not in (None, "soonest") and (not request.background or request.stream):
         raise InvalidRequest(
@@ -101,7 +101,7 @@ def check_chat_request(request: ChatRequest, services: Services) -> bool:
 
 
 def check_completion_request(request: CompletionRequest, model: ServedModel) -> None:
-    """Reject unsupported parameters and combinations of a request to Completions."""
+    """Reject unsupported parameters and combinations of a Completions request."""
     if refuse(request, COMPLETIONS):
         check_engine_parameters(request, model)
     check_stream_parameters(request)
@@ -121,7 +121,7 @@ def check_completion_request(request: CompletionRequest, model: ServedModel) -> 
 
 
 def check_choices(request: CompletionRequest, each: int, param: str) -> None:
-    """Raise `InvalidRequest`, naming `param`, if `each` choices for each prompt are too many together."""
+    """Raise `InvalidRequest`, naming `param`, if all prompts with `each` choices exceed `MAX_CHOICES`."""
     if len(request.prompts) * each > MAX_CHOICES:
         raise InvalidRequest(
             f"At most {MAX_CHOICES} choices can be made at once: send fewer prompts, or a smaller {param}.",
@@ -130,8 +130,8 @@ def check_choices(request: CompletionRequest, each: int, param: str) -> None:
 
 
 def check_engine_parameters(request: SharedParameters, model: ServedModel) -> None:
-    """Raise `Unsupported` for parameters that the engine of `model` lacks, or that its configuration does not allow; and
-    `InvalidRequest` for values that no engine takes."""
+    """Raise `Unsupported` for parameters that the engine of `model` does not support or its configuration does not
+    allow, and `InvalidRequest` for values that no engine accepts."""
     capabilities = model.engine.capabilities
     if request.allowed_token_ids == [] and "allowed_token_ids" in capabilities:
         raise InvalidRequest(
@@ -149,7 +149,7 @@ def check_engine_parameters(request: SharedParameters, model: ServedModel) -> No
 
 
 def check_stream_parameters(request: StructuredParameters) -> None:
-    """Raise `InvalidRequest` for parameters that do not fit to whether the answer is streamed."""
+    """Raise `InvalidRequest` for parameters that require a streamed answer, or one that is not streamed."""
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest(
             "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -163,7 +163,7 @@ def check_stream_parameters(request: StructuredParameters) -> None:
 
 
 def check_continuation(request: SharedParameters, ends_with_assistant: bool) -> None:
-    """Raise `InvalidRequest` unless `continue_final_message`, which `request` has, can be honoured."""
+    """Raise `InvalidRequest` if the `continue_final_message` of `request` cannot be honoured."""
     if request.add_generation_prompt:
         raise InvalidRequest(
             "A message is either continued or a new one is started. Send one of continue_final_message and "

@@ -1,4 +1,4 @@
-"""Applying policies: to what reaches a model, and to its output."""
+"""Applying policies to the prompts and the outputs of models."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from gateway.protocols import (
 )
 
 _asking: ContextVar[tuple[Policy, ...]] = ContextVar("gateway.asking_policies", default=())
-"""The policies whose `check` the task works for."""
+"""The policies whose `check` is running and has led to the current task."""
 
 
 class Rerouted(GatewayError):
-    """A policy sends the request to another model. Handled by `gateway.loop.attempts`; no client sees it."""
+    """Raised if a policy sends the request to another model. `gateway.loop.attempts` handles it. Clients see it only
+    after too many reroutes."""
 
     def __init__(self, model: str) -> None:
         super().__init__("A policy of this server sent the request in a circle.")
@@ -34,7 +35,7 @@ class Rerouted(GatewayError):
 
 
 class Policies:
-    """The policies, for one request to one model."""
+    """The policies that apply to one request to one model."""
 
     def __init__(
         self, policies: Sequence[Policy], *, api: str, model: str, owner: str | None
@@ -43,14 +44,15 @@ class Policies:
         self._about = PolicyRequest(api=api, model=model, owner=owner)
 
     async def turn(self, turn: Turn, *, first: bool) -> Turn | PolicyRefusal:
-        """The turn as the model may read it. `first`: nothing was generated yet. Raises `Rerouted`."""
+        """Return the turn as the model may read it, or a refusal. `first`: whether this is the answer's first prompt.
+        Raises `Rerouted`."""
         decided = await self._check(msgspec.structs.replace(self._about, turn=turn), first=first)
         if isinstance(decided, PolicyRefusal):
             return decided
         return turn if decided.turn is None else decided.turn
 
     async def texts(self, texts: Sequence[str]) -> Sequence[str] | PolicyRefusal:
-        """The texts as the model may read them. Raises `Rerouted`."""
+        """Return the texts as the model may read them, or a refusal. Raises `Rerouted`."""
         decided = await self._check(msgspec.structs.replace(self._about, texts=texts), first=True)
         if isinstance(decided, PolicyRefusal):
             return decided
@@ -61,7 +63,8 @@ class Policies:
     async def inputs(
         self, inputs: Sequence[str | Sequence[int]], tokenizer: Tokenizer | None, param: str
     ) -> list[str | Sequence[int]]:
-        """Texts or token ids, as the model may read them. Raises `Rerouted`, and `InvalidRequest` for a refusal."""
+        """Return `inputs`, which are texts or token ids, as the model may read them. Raises `Rerouted`,
+        `InvalidRequest` for a refusal, and `Unsupported` for token ids without a tokenizer."""
         written: list[str] = []
         for each in inputs:
             if isinstance(each, str):
@@ -82,12 +85,12 @@ class Policies:
         ]
 
     def filters(self) -> list[OutputFilter]:
-        """The filters of one generation's output."""
+        """Return new filters for the output of one generation."""
         made = (policy.output(self._about) for policy in self._policies)
         return [each for each in made if each is not None]
 
     def check_shown(self, sampling: Sampling, *, token_ids: bool = False) -> None:
-        """Raise `Unsupported` for what would show the output before the filters."""
+        """Raise `Unsupported` for parameters that would show unfiltered output, if there are filters."""
         for shown, param in (
             (sampling.logprobs is not None, "logprobs"),
             (token_ids, "return_token_ids"),
@@ -117,25 +120,27 @@ class Policies:
 def policies_for(
     policies: Sequence[Policy], *, api: str, model: str, owner: str | None
 ) -> Policies | None:
-    """The policies for one request; None if there are none. A policy is not asked about what it sends itself."""
+    """Return the policies for one request, or None if there are none. A policy is not applied to requests that it
+    sends."""
     if policies and (asking := _asking.get()):
         policies = [each for each in policies if not any(each is other for other in asking)]
     return Policies(policies, api=api, model=model, owner=owner) if policies else None
 
 
 def refused(refusal: PolicyRefusal, param: str | ParamPath) -> InvalidRequest:
-    """The error of a refused request, for APIs whose answers cannot have a refusal."""
+    """Return the error of a refused request, for APIs whose answers cannot contain a refusal."""
     return InvalidRequest(refusal.text, param=param, code="content_filter")
 
 
 class OutputFilters:
-    """The filters of one generation, after the search for stop strings. Used like `TextStops`."""
+    """Applies the filters of one generation, after the search for stop strings. Has the same interface as
+    `TextStops`."""
 
     def __init__(self, filters: Sequence[OutputFilter], stops: TextStops | None) -> None:
         self.matched: str | None = None
-        """The stop string that was found."""
+        """The stop string that was found, if any."""
         self.ended: FinishReason | None = None
-        """Why the output has ended early."""
+        """Why the output was ended early; None if it was not."""
         self._filters = list(filters)
         self._stops = stops
 
@@ -147,7 +152,7 @@ class OutputFilters:
         return self._through(deltas)
 
     def rest(self) -> list[Delta]:
-        """What is held back at the end of the output."""
+        """Return the deltas that are held back at the end of the output."""
         held = [] if self._stops is None else self._stops.rest()
         out = [*self._through(held)] if held else []
         while self._filters:
@@ -162,7 +167,7 @@ class OutputFilters:
                 self.matched, self.ended = None, each.ended
                 rest = self._filters[index + 1 :]
                 self._filters = []
-                # What came before the end still passes the later filters; they give what they hold with it.
+                # The deltas before the end still pass the later filters, which then release what they hold back.
                 for later in rest:
                     deltas = [*later.feed(deltas), *later.finish()]
                     if later.ended is not None:

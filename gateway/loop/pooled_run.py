@@ -1,4 +1,4 @@
-"""The work of a run whose engine answers once: embeddings and scores."""
+"""Running requests that the engine answers with one result: embeddings and scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.wire.response import ResponseStatus, Usage
 
 
 class PooledResult(Protocol):
-    """What such engines return."""
+    """The result of an embedding or scoring engine."""
 
     @property
     def prompt_tokens(self) -> int: ...
@@ -33,11 +33,11 @@ async def run_pooled(
     make: Callable[[R], Awaitable[T]],
     params: RenamedParams,
 ) -> T | None:
-    """Wait for the turn in the queue, `ask` the engine and `make` the answer; None if that failed.
+    """Wait in the queue, call the engine with `ask`, and make the answer with `make`. Returns the answer, or None if it
+    failed.
 
-    `ask` receives the trace context of its span, or None if the request is not traced.
-
-    Raises nothing but the cancellation of its task: what fails is `scope.error`, with parameters named by `params`.
+    `ask` receives the headers of its trace span, or None if the request is not traced. A failure does not raise; it is
+    `scope.error`, with parameters renamed by `params`. Raises `CancelledError` if its task is cancelled.
     """
     made: T | None = None
     status: ResponseStatus = "cancelled"
@@ -62,7 +62,7 @@ async def run_pooled(
 async def _traced(
     stats: RunStats, model: ServedModel, ask: Callable[[TraceHeaders], Awaitable[R]]
 ) -> R:
-    """Ask within a span, if the request is traced."""
+    """Call `ask` within a span, if the request is traced."""
     if stats.span is None:
         return await ask(None)
     span = stats.span.child(span_name(stats.api, model), kind="client")

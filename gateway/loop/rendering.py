@@ -15,15 +15,16 @@ from gateway.wire import items
 from gateway.wire.content import TEXTS, text_of
 
 IN_THREAD: Final = 65_536
-"""Size, in characters, above which rendering and tokenizing run in a thread: about ten milliseconds."""
+"""Size in characters above which rendering and tokenizing run in a thread. They take about ten milliseconds at this
+size."""
 _ITEM: Final = 128
-"""Characters that are rendered in about the time that an item takes beside its text."""
+"""Number of characters whose rendering takes about as long as the overhead of one item."""
 _PART: Final = 16
-"""The same for a part of a message."""
+"""The same for one part of a message."""
 
 
 def dated(renderer: PromptRenderer, turn: Turn, at: float) -> Turn:
-    """`turn` with the date that the renderer gives at the Unix time `at`, unless it has one."""
+    """Return `turn` with the renderer's date for the Unix time `at`, unless it already has a date."""
     if turn.today is not None or not isinstance(renderer, DatedRenderer):
         return turn
     today = renderer.date_at(at)
@@ -33,8 +34,8 @@ def dated(renderer: PromptRenderer, turn: Turn, at: float) -> Turn:
 async def render_parts(
     renderer: PromptRenderer, turn: Turn, parts: PartResolver | None, *, size: int
 ) -> tuple[Turn, RenderedPrompt]:
-    """Render `turn` with its images, sounds and documents, and today's date if it has none. Returns also the turn that was
-    rendered.
+    """Render `turn` with its images, sounds and documents, and today's date if it has none. Returns the turn that was
+    rendered, and the prompt.
 
     Errors name the parts of `turn`. For `size` see `render`.
     """
@@ -53,8 +54,8 @@ async def render_parts(
 async def render(
     renderer: PromptRenderer, turn: Turn, *, size: int, length: int | None = None
 ) -> RenderedPrompt:
-    """Render `turn`. `size` is the size of the request body in bytes, including its tools. `length` is that of the conversation,
-    if it is known, as `_text_length` counts it."""
+    """Render `turn`, in a thread if it is large. `size` is the size of the request body in bytes, including its tools.
+    `length` is the length of the conversation as counted by `_text_length`, if it is known."""
     if turn.chat_template is not None and isinstance(renderer, IsolatingRenderer):
         return await renderer.render_isolated(turn)
     if size > IN_THREAD or size + (_size_of(turn) if length is None else length) > IN_THREAD:
@@ -63,8 +64,8 @@ async def render(
 
 
 def _text_length(turn: Turn) -> int | None:
-    """Number of characters of a turn whose items are all messages of text, which have no images, sounds or documents; items and
-    parts count too. None for other turns."""
+    """Return the number of characters of a turn that consists of text messages only, plus the overhead of items and
+    parts. None for other turns, which may contain images, sounds or documents."""
     if turn.results or turn.tools:
         return None
     length = _ITEM * len(turn.items)
@@ -80,8 +81,8 @@ def _text_length(turn: Turn) -> int | None:
 
 
 def _size_of(turn: Turn) -> int:
-    """Approximate number of characters of the items, their results and the tools, including the gateway's tools, and what the
-    items and parts count. Content of the request body may be counted twice."""
+    """Return the approximate number of characters of the items, their results and all tools, including the gateway's,
+    plus the overhead of items and parts. Content of the request body may be counted twice."""
     size = _ITEM * len(turn.items)
     for record in turn.results.values():
         size += len(record.result)

@@ -1,4 +1,4 @@
-"""The settings that all generations of a request share, from the parameters that all APIs share."""
+"""Making the settings that all generations of a request share, from the parameters that all APIs share."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ def settings_of(
     n: int = 1,
     extended: bool = True,
 ) -> GenerationSettings:
-    """The settings for `request`, of which `n` choices are made. Raises `Unsupported`, naming the parameter, for what the engine cannot do or the
-    model's configuration does not allow. `api` is the short name of the API. `extended`: see `refuse`."""
+    """Return the settings for `request`. Raises `Unsupported`, naming the parameter, for parameters that the engine
+    does not support or the model's configuration does not allow.
+
+    `api` is the short name of the API. `n` is the number of choices. `extended`: see `refuse`.
+    """
     policies = policies_for(services.policies, api=api, model=model.name, owner=owner)
     if policies is not None:
         policies.check_shown(sampling)
@@ -70,7 +73,7 @@ def settings_of(
 
 
 def with_prompt_parameters(turn: Turn, request: SharedParameters) -> Turn:
-    """`turn` with the parameters of `request` that say how its prompt is made."""
+    """Return `turn` with the parameters of `request` that determine how the prompt is rendered."""
     return msgspec.structs.replace(
         turn,
         chat_template=request.chat_template,

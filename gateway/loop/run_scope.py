@@ -1,4 +1,4 @@
-"""The lifecycle of one run: its place in the queue, its deadline, and what ends it early."""
+"""The lifecycle of one run: its place in the queue, its deadline, and its early end by cancellation or shutdown."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ logger = logging.getLogger("gateway.loop.run_scope")
 
 
 WAIT_WITHIN: Final = 30.0
-"""How long a run waits in a queue that is made while another run holds its place: those that run may all wait for each other."""
+"""Maximum time in the queue, in seconds, of a run that another run has started and waits for. Without a limit, such
+runs could wait for each other forever."""
 _UNKNOWN = ExpectedTokens()
 _held: ContextVar[tuple[Admission, ...]] = ContextVar("gateway.held_places", default=())
-"""Whose places the run holds that the task works for, and the runs that it was made for."""
+"""The queues in which the current task's run holds a place, and the runs that started it, outermost first."""
 
 
 class RunScope:
-    """What all runs have in common. A run reserves, does its work within `stoppable`, and reads how that ended.
+    """The part that runs of all APIs have in common.
 
-    A run is not referred to by its scope: both are freed without the garbage collector.
+    A run reserves a place in the queue, does its work within `stoppable`, and then reads `error` and `cancelled`. The
+    scope does not refer to its run, so that both are freed without the garbage collector.
     """
 
     def __init__(
@@ -46,16 +48,16 @@ class RunScope:
         subject: str = "The response",
         shows_cancelled: bool = False,
     ) -> None:
-        """`name` is what the log calls the run; `subject` is what its client calls it, at the beginning of a sentence.
-        `api` is the short name of its API, for metrics and logs. `shows_cancelled`: whether its answers have a status for a run
-        that was cancelled."""
+        """`name` is the run's name in the log; `subject` is its name at the beginning of error messages. `api` is the
+        short name of its API, for metrics and logs. `shows_cancelled`: whether the API has a status for cancelled
+        runs."""
         self.stats = RunStats(api)
         if services.run_history is not None:
             self.stats.phases = []
         self.error: GatewayError | None = None
-        """Why the run failed, once it has."""
+        """Why the run failed; None if it has not failed."""
         self.cancelled = False
-        """Whether the run was cancelled by `cancel`. A client that leaves is a `CancelledError` instead."""
+        """Whether `cancel` cancelled the run. It stays False if the client disconnects, which cancels the task."""
         self.revoked = False
         """Whether an administrator has cancelled the run."""
         self._services = services
@@ -64,20 +66,20 @@ class RunScope:
         self._subject = subject
         self._reservation: Reservation | None = None
         self.caller = caller = current_caller()
-        """Whose request it is; None outside of requests."""
+        """The caller of the request; None outside of requests."""
         self.principal: Principal | None = None if caller is None else caller.principal
-        """Who is served; None in anonymous mode."""
+        """The principal that is served; None in anonymous mode."""
         self._expected = ExpectedTokens()
         self._charge: AdmittedRequest | None = None
         self.is_admitted = False
         """Whether the run was counted against the limits of its principal."""
         self.denied = False
-        """Whether the principal has reached a limit of its own, whichever model answers."""
+        """Whether a limit of the principal rejected the run. Another model would not help."""
         self._stopped_by: GatewayError | None = None
         self._task: asyncio.Task[object] | None = None
-        """The task of the run while it can be stopped."""
+        """The task of the run, while the run can be stopped."""
         self._seconds = 0.0
-        """Its time limit, from when it began."""
+        """The time limit of the run in seconds, set when it begins."""
 
     @property
     def is_finished(self) -> bool:
@@ -85,7 +87,8 @@ class RunScope:
         return bool(self.stats.ended)
 
     def reserve(self, model: ServedModel, expected: ExpectedTokens = _UNKNOWN) -> None:
-        """Take a place in the queue of `model`, instead of an earlier one that was not used. Raises `RateLimited`."""
+        """Reserve a place in the queue of `model`, and give back an earlier one that was not used. Raises `RateLimited`
+        if the queue is full, and `EngineUnavailable` if the model was unloaded."""
         if self._reservation is not None:
             self._reservation.cancel()
         self.stats.model = model.name
@@ -97,7 +100,8 @@ class RunScope:
         self._expected = expected
 
     async def admit(self) -> None:
-        """Count the run against the limits of its principal; once. Raises `RateLimited` or `StoreUnavailable`."""
+        """Count the run against the limits of its principal, unless it was counted already. Raises `RateLimited` or
+        `StoreUnavailable`."""
         if self._reservation is not None:
             await self._reservation.claim()
         if self.is_admitted:
@@ -113,16 +117,16 @@ class RunScope:
 
     @property
     def turn(self) -> _Turn:
-        """The place in the queue. Entered once, it admits the run, waits for the turn and holds it."""
+        """A context that admits the run, waits in the queue, and holds the admission until exit. Enter it once."""
         assert self._reservation is not None, "reserve comes before the work"
         return _Turn(self, self._reservation)
 
     def finish(
         self, status: ResponseStatus, usage: Usage | None, *, is_request: bool = True
     ) -> None:
-        """Report the end of the run, with what it has used, to the metrics and the limits. Called once.
+        """Report the end of the run and its usage to metrics and limits. Called once.
 
-        `is_request`: whether the usage has one more request, and not only what it has used.
+        `is_request`: whether the run also counts as a request in the usage statistics.
         """
         stats = self.stats
         stats.ended = clock()
@@ -138,7 +142,7 @@ class RunScope:
             self._reservation.used(usage.input_tokens, usage.output_tokens)
 
     def attempt_failed(self, error: Exception, usage: Usage) -> None:
-        """Report that the model has failed, and that the run continues with another one."""
+        """Report to the metrics that the model failed. The run continues with another model."""
         stats = copy(self.stats)
         stats.ended, stats.status, stats.usage = clock(), "failed", usage
         if isinstance(error, GatewayError):
@@ -148,13 +152,14 @@ class RunScope:
         self.stats.output_tokens = 0
 
     def abandon(self) -> None:
-        """Give back the place in the queue, if it was not used, and end the admission. May be called twice, and after the run."""
+        """Give back the place in the queue if it was not used, and end the admission. May be called repeatedly, and
+        after the run."""
         if self._reservation is not None:
             self._reservation.cancel()
         self.settle(0)
 
     def settle(self, tokens: int) -> None:
-        """End the admission of a run that has used `tokens` tokens. Does nothing after the first time."""
+        """End the admission of a run that used `tokens` tokens. Only the first call has an effect."""
         charge, self._charge = self._charge, None
         if charge is not None:
             self._services.limiter.settle(charge, tokens)
@@ -165,15 +170,15 @@ class RunScope:
             raise self.error
 
     def stop(self, error: GatewayError) -> None:
-        """Make the work fail with `error`. Does nothing if it has not begun, has ended or is stopped already."""
+        """Make the work fail with `error`. Does nothing if the work has not begun, has ended or was stopped already."""
         if self._task is not None and self._stopped_by is None:
             self._stopped_by = error
             self._task.cancel()
 
     def cancel(self) -> None:
-        """End the work as cancelled. Work that has not begun finds `cancelled` set.
+        """End the work as cancelled. If the work has not begun, only `cancelled` is set, which the work checks.
 
-        Does nothing if the work has ended, or is cancelled or stopped already.
+        Does nothing if the work was cancelled or stopped already.
         """
         if not self.cancelled and self._stopped_by is None:
             self.cancelled = True
@@ -181,9 +186,11 @@ class RunScope:
                 self._task.cancel()
 
     def revoke(self) -> bool:
-        """End the work because an administrator cancels it: as cancelled, if its API has a word for that, or else with an error,
-        which clients do not send again by themselves. Does nothing if the work is cancelled or stopped already. Returns
-        whether it ends early; False if it has ended.
+        """End the work because an administrator cancels it. Returns whether the work ends early; False if it does not
+        run.
+
+        It ends as cancelled if the API has a status for that. Otherwise it fails with an error that clients do not
+        retry. Does nothing if the work was cancelled or stopped already.
         """
         if self._task is None:
             return False
@@ -203,14 +210,15 @@ class RunScope:
         return True
 
     def registered(self) -> _Registered:
-        """Within the context, a shutdown waits for the run, and then stops it."""
+        """Return a context in which a shutdown waits for the run, and stops it after a time limit."""
         return _Registered(self)
 
     def stoppable(self) -> _Stoppable:
-        """The context of the work, which ends early at the deadline, by `stop` or by `cancel`.
+        """Return the context of the work. The deadline, `stop` and `cancel` end the work early.
 
-        The context raises nothing but the cancellation of the task by others, as when the client has gone. Anything else
-        that ends the work is `error` or `cancelled` afterwards. A place in the queue that was not used is given back.
+        The context suppresses all exceptions except the cancellation of the task by other code, for example if the
+        client disconnects. Afterwards, `error` or `cancelled` is set. A place in the queue that was not used is given
+        back.
         """
         return _Stoppable(self)
 
@@ -227,7 +235,7 @@ class RunScope:
         )
 
     def _end(self, cause: BaseException | None) -> bool:
-        """Take down what ended the work; whether that is all there is to do about it."""
+        """Record why the work ended. Returns whether the exception is suppressed."""
         task, self._task = self._task, None
         if self._reservation is not None:
             self._reservation.cancel()
@@ -244,7 +252,7 @@ class RunScope:
                 if not self.cancelled:
                     self.error = self._stopped_by
             case Exception():
-                # A plugin or the gateway itself is at fault. The client gets a general message; the log has the details.
+                # A plugin or the gateway itself is at fault. The client receives a general message; the log has the details.
                 logger.error("%s failed", self._name, exc_info=cause)
                 self.error = GatewayError("The server had an internal error on this request.")
             case _:
@@ -282,7 +290,8 @@ class _Turn:
         self._reservation.leave()
 
     async def _enter_within(self, held: tuple[Admission, ...]) -> None:
-        """Wait for the turn while other places are held. Raises `RateLimited` if that takes too long, or for ever."""
+        """Wait in the queue while outer runs hold places. Raises `RateLimited` if that takes too long or could never
+        end."""
         admission, model = self._reservation.admission, self._scope.stats.model
         if held.count(admission) >= admission.limits.max_running:
             raise RateLimited(
@@ -315,7 +324,8 @@ class _Registered:
 
 
 class _Stoppable:
-    """See `RunScope.stoppable`. Not a generator: every token passes through the frames that wait for it."""
+    """See `RunScope.stoppable`. A class instead of a generator, because each token passes through all waiting
+    frames."""
 
     __slots__ = ("_deadline", "_scope")
 

@@ -26,7 +26,8 @@ def sampling_of(
     logprobs: int | None,
     prompt_logprobs: int | None = None,
 ) -> Sampling:
-    """Merge sampling settings. Precedence: the request, the configuration, the model's recommendation."""
+    """Merge sampling settings. Precedence: the request, the configuration, the model's recommendation. Raises
+    `InvalidRequest` for invalid values."""
     defaults = model.sampling
     values = _sent(request)
     own: dict[str, Any] = {}
@@ -53,7 +54,8 @@ def sampling_of(
 
 
 def with_parameters(sampling: Sampling, request: SharedParameters) -> Sampling:
-    """`sampling`, which an API has made of its own parameters, completed by those that all APIs share."""
+    """Complete `sampling`, which a plugin's API has made from its own parameters, with the parameters that all APIs
+    share."""
     taken = {
         name: value
         for name in SAMPLED
@@ -74,7 +76,7 @@ def with_parameters(sampling: Sampling, request: SharedParameters) -> Sampling:
 
 
 def with_defaults(sampling: Sampling, model: ServedModel) -> Sampling:
-    """`sampling`, completed by the configured settings and then by the model's recommended ones."""
+    """Complete `sampling` with the configured settings, and then with the model's recommended ones."""
     defaults = model.sampling
     missing = {
         name: getattr(defaults, name)

@@ -1,8 +1,8 @@
-"""Size limits on the schemas, patterns and grammars of a request, and whether its schemas are JSON Schema, checked before
-anything else processes them.
+"""Checks of a request's schemas, patterns and grammars: their sizes, and whether schemas are valid JSON Schema. They
+are made before any other processing.
 
-The checks are linear and not recursive: a schema with nesting, references or repetition is measured as written. The
-time to compile it is limited by the engine (`gateway.engines.compiling`).
+The checks are linear and do not follow references: a schema with nesting, references or repetition is measured as
+written. The engine limits the time to compile it (`gateway.engines.compiling`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ CODE = "schema_too_large"
 _KEPT: Final = 4 << 20
 _LONGEST_KEPT: Final = 1 << 18
 _passed = LruCache[tuple[object, ...], int](max_size=_KEPT)
-"""The sizes of lists of tools that have passed, by all that this depends on. Agents send the same tools with each request."""
+"""The sizes of lists of tools that passed the checks, by everything that the result depends on. Agents send the same
+tools with each request."""
 
 
 def check_limits(
@@ -47,7 +48,7 @@ def check_limits(
 ) -> None:
     """Raise `InvalidRequest`, naming the parameter and the limit, if a constraint of the turn exceeds the limits.
 
-    `structure`, if given, is the constraint on the final text, in place of the turn's text format.
+    `structure`, if given, is the constraint on the final text, and replaces the turn's text format.
     """
     size = 0
     if structure is not None:
@@ -79,15 +80,18 @@ def check_limits(
 def _key_of(
     turn: Turn, tool_params: Mapping[str, ParamPath], limits: SchemaLimits
 ) -> tuple[tuple[object, ...] | None, int]:
-    """All that a verdict on the tools depends on, and whose request it is: others shall not see in the time that a request takes
-    which tools were sent before. With its size in bytes. None for tools that are not kept."""
+    """Return the cache key of the turn's tools and its size in bytes; None and 0 for tools that are not cached.
+
+    The key contains everything that the result of the checks depends on, and the `cache_scope` of the request.
+    Otherwise other principals could learn from the duration of a request which tools were sent before.
+    """
     if turn.cache_scope is None or any(tool.grammar is not None for tool in turn.tools):
         return None, 0
     try:
         written = msgspec.json.encode(
             [(tool.name in tool_params, tool.parameters) for tool in turn.tools]
         )
-    except RecursionError:  # nested too deep, which the check says
+    except RecursionError:  # nested too deeply; the check reports it
         return None, 0
     if len(written) > _LONGEST_KEPT:
         return None, 0
@@ -95,7 +99,8 @@ def _key_of(
 
 
 def _check_tool(tool: ToolDefinition, limits: SchemaLimits, param: ParamPath, *, own: bool) -> int:
-    """`own`: the tool comes from the request. Schemas of tool servers are used as they are."""
+    """Check a tool. Returns its size in bytes. `own`: whether the tool comes from the request. The schemas of tool
+    servers are not checked for validity."""
     try:
         size = 0
         if tool.parameters:
@@ -196,7 +201,7 @@ def _check_schema(schema: Mapping[str, Any], limits: SchemaLimits, param: ParamP
 
 
 def _check_validity(schema: Mapping[str, Any], param: ParamPath, code: str) -> None:
-    """Raise `InvalidRequest`, naming the place, for a schema that is not a JSON Schema."""
+    """Raise `InvalidRequest`, naming the position, for a schema that is not valid JSON Schema."""
     if (found := invalid_place(schema)) is not None:
         raise InvalidRequest(
             f"Invalid schema: at '{param_text(found.path)}', {found.problem}",

@@ -1,4 +1,5 @@
-"""The tool-call loop of APIs whose answers do not consist of Responses items: Chat Completions and plugins' APIs."""
+"""Running the gateway's tool calls in APIs whose answers do not consist of Responses items: Chat Completions, plugins'
+APIs."""
 
 from __future__ import annotations
 
@@ -24,18 +25,19 @@ from gateway.wire.ids import new_id
 
 
 class ToolAnswerWriter(GenerationWriter[bytes], Protocol):
-    """Writes an answer in which the gateway runs tools. Deltas of their calls arrive like those of any other call."""
+    """Writes an answer in which the gateway runs tools. It receives the deltas of these calls like the deltas of other
+    calls."""
 
     def called(self, result: ToolResult) -> bytes:
-        """Write the result of a call. Called after `end`, in the order in which the calls were written."""
+        """Write the result of a call. Called after `end`, in the order of the calls in the output."""
         ...
 
 
 class ServerToolLoop:
     """Runs the gateway's tool calls between the generations of one answer.
 
-    Beside the answer it builds the items of the Responses API, from which the next turn is made: renderers and tools
-    receive the same input from each API.
+    It also builds the Responses items of the answer, from which the next turn is made. Renderers and tools thus receive
+    the same input from each API.
     """
 
     def __init__(self, toolset: Toolset, services: Services, generator: Generator) -> None:
@@ -55,7 +57,7 @@ class ServerToolLoop:
         max_turns: int | None = None,
         max_uses: Mapping[str, int] = {},
     ) -> bytes:
-        """Run `first` and the generations that follow; returns the last bytes of their output. Raises `GatewayError`.
+        """Run `first` and the generations that follow. Returns the last bytes of their output. Raises `GatewayError`.
 
         For `max_turns` see `TurnLoop`, for `max_uses` see `ToolCalls`.
         """

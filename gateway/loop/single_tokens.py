@@ -1,7 +1,7 @@
 """Dividing an engine's outputs into outputs of one token each.
 
-An engine that is ahead of its reader gives several tokens in one output. Where a token decides about the end of the
-answer, as the one that completes a stop string does, what counts must not depend on that.
+An engine that is ahead of its reader gives several tokens in one output. If a single token may end the answer, for
+example by completing a stop string, the tokens after it must not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.protocols import EngineOutput, Tokenizer, TokenLogprob
 async def token_by_token(
     outputs: AsyncGenerator[EngineOutput, None], tokenizer: Tokenizer | None, *, skips_special: bool
 ) -> AsyncGenerator[EngineOutput, None]:
-    """`outputs`, divided. `skips_special`: whether special tokens are not part of their text."""
+    """Yield `outputs`, divided into single tokens. `skips_special`: whether their text lacks special tokens."""
     async with aclosing(outputs):
         async for output in outputs:
             if len(output.token_ids) < 2 or tokenizer is None or output.deltas is not None:
@@ -29,10 +29,10 @@ async def token_by_token(
 def divided(
     output: EngineOutput, tokenizer: Tokenizer, *, skips_special: bool
 ) -> Iterator[EngineOutput]:
-    """The outputs of single tokens that `output` consists of, each with the characters that its token completes.
+    """Yield the single tokens of `output`, each with the characters that it completes.
 
-    What an output tells once is in the first, and the end is in the last. Text that is not of these tokens (the end of
-    a character that began before) is in the first.
+    The first one has the counts and other fields that appear once, and text that belongs to none of these tokens (the
+    end of a character that began earlier). The last one has the finish reason.
     """
     ids = output.token_ids
     logprobs = _by_token(output)
@@ -52,7 +52,7 @@ def divided(
 
 
 def _by_token(output: EngineOutput) -> list[list[TokenLogprob]] | None:
-    """The log probabilities of each token. Some tokens may have none, as part of a character."""
+    """Return the log probabilities of each token. A token that is only a part of a character may have none."""
     if output.logprobs is None:
         return None
     left = list(output.logprobs)
@@ -71,7 +71,7 @@ def _texts(
     *,
     skips_special: bool,
 ) -> list[str]:
-    """The text of each token, which together are the output's."""
+    """Return the text of each token. Together they are the text of the output."""
     if logprobs is not None and all(logprobs):
         own = [b"".join(each.bytes for each in of_token) for of_token in logprobs]
     else:
@@ -79,10 +79,10 @@ def _texts(
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     decoded = [decode(data) for data in own]
     if output.finish_reason is not None:
-        # An incomplete character at the end may be shown, and a token that ended the output may be no part of its text.
+        # An incomplete character at the end may be shown. A token that ended the output may not be in its text.
         choices = (decoded[-1] + decode(b"", True), decoded[-1], "")
         decoded[-1] = next(each for each in choices if output.text.endswith(each))
-    # Counted from the end: text that is not of these tokens comes before theirs.
+    # Counted from the end: text that belongs to none of these tokens comes first.
     texts: list[str] = []
     end = len(output.text)
     for piece in reversed(decoded[1:]):
@@ -99,5 +99,5 @@ def _bytes(tokenizer: Tokenizer, token: int, skips_special: bool) -> bytes:
         if skips_special and not tokenizer.decode([token], skip_special_tokens=True):
             return b""
         return tokenizer.token_bytes(token)
-    except ValueError:  # outside the vocabulary, as padding is
+    except ValueError:  # outside the vocabulary, such as padding
         return b""

@@ -1,4 +1,4 @@
-"""Sinks: consumers of output. Awaiting what a sink returns applies back-pressure."""
+"""Sinks: functions that receive output. Awaiting their result applies back-pressure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ logger = logging.getLogger("gateway.loop.sinks")
 
 OutT = TypeVar("OutT")
 ByteSink: TypeAlias = Callable[[bytes], Awaitable[None]]
-"""Takes bytes that are ready. Awaiting what it returns is the back-pressure."""
+"""Receives bytes that are ready to be sent. Awaiting its result applies back-pressure."""
 
 MAX_HELD_SECONDS: Final = 15.0
 """Maximum time for which the start of a stream is held back for an engine that may refuse the request."""
 
 
 class Accepted:
-    """Returned by a sink that has accepted everything: there is nothing to wait for.
+    """The result of a sink that has accepted everything, so that there is nothing to wait for.
 
-    This is the result for nearly every token. Awaiting it is cheap, and comparing with `ACCEPTED` instead is free; a
-    sink that is a coroutine function creates a coroutine each time.
+    This is the result for nearly every token. Awaiting it is cheap, and comparing with `ACCEPTED` instead is cheaper. A
+    sink that is a coroutine function would create a coroutine each time.
     """
 
     __slots__ = ()
@@ -35,7 +35,8 @@ ACCEPTED = Accepted()
 
 
 class SharedSink:
-    """A sink for tasks that write at once. What comes while a part is being sent is sent with the next one."""
+    """A sink to which several tasks write concurrently. Parts that arrive while another is being sent are sent together
+    next."""
 
     __slots__ = ("_lock", "_sink", "_waiting")
 
@@ -45,23 +46,24 @@ class SharedSink:
         self._waiting: list[bytes] = []
 
     async def __call__(self, part: bytes) -> None:
-        """Send `part`. If that is cancelled before its turn, the next part follows it, or `take` returns it."""
+        """Send `part`. If this is cancelled while the part waits, it is sent with the next part, or returned by
+        `take`."""
         self._waiting.append(part)
         async with self._lock:
             if parts := self.take():
                 await self._sink(parts)
 
     def take(self) -> bytes:
-        """The parts that still wait for their turn, which are then no longer sent."""
+        """Remove and return the parts that are still waiting to be sent."""
         parts, self._waiting = b"".join(self._waiting), []
         return parts
 
 
 class HeldSink(Generic[OutT]):
-    """A sink that keeps what it gets until the engine has given its first output.
+    """A sink that holds its parts back until the engine has given its first output.
 
-    Until then, the answer can be begun anew, by another model, or be an error. The generation releases it, and then
-    writes to the sink below directly.
+    Until then, the answer can be begun again with another model, or be replaced by an error. The generation releases
+    the sink and then writes to the underlying sink directly.
     """
 
     __slots__ = ("_held", "_releasing", "_sink", "_task", "released")
@@ -69,10 +71,10 @@ class HeldSink(Generic[OutT]):
     def __init__(self, sink: Callable[[OutT], Awaitable[None]]) -> None:
         self._sink = sink
         self._held: list[OutT] | None = []
-        """None once all of it is sent."""
+        """The parts that are held back; None after all were sent."""
         self._releasing = asyncio.Lock()
         self.released = False
-        """Whether something may have been sent."""
+        """Whether a part may have been sent."""
 
     def __call__(self, out: OutT) -> Awaitable[None]:
         if self._held is None:
@@ -81,10 +83,10 @@ class HeldSink(Generic[OutT]):
         return ACCEPTED
 
     async def release(self) -> Callable[[OutT], Awaitable[None]]:
-        """Send what is held. Returns the sink below."""
+        """Send the parts that are held back. Returns the underlying sink."""
         self.released = True
         async with self._releasing:
-            # What comes while this waits for a slow client follows in its order.
+            # Parts that arrive while this waits for a slow client follow in their order.
             while self._held:
                 await self._sink(self._held.pop(0))
             self._held = None
@@ -92,17 +94,17 @@ class HeldSink(Generic[OutT]):
 
     @property
     def below(self) -> Callable[[OutT], Awaitable[None]]:
-        """The sink below."""
+        """The underlying sink."""
         return self._sink
 
     def take(self) -> list[OutT]:
-        """What is held, which is then no longer sent."""
+        """Remove and return the parts that are held back."""
         held, self._held = self._held or [], []
         return held
 
     @contextmanager
     def released_after(self, seconds: float) -> Iterator[None]:
-        """Within the context, the sink is released after `seconds`, unless it was before."""
+        """Return a context in which the sink is released after `seconds`, unless it was released before."""
         timer = asyncio.get_running_loop().call_later(seconds, self._begin_release)
         try:
             yield
@@ -118,5 +120,5 @@ class HeldSink(Generic[OutT]):
         try:
             await self.release()
         except Exception:
-            # What writes to the sink next has the same failure.
+            # The next write to the sink fails in the same way.
             logger.debug("the start of a stream could not be sent", exc_info=True)

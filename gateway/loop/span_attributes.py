@@ -9,7 +9,7 @@ from gateway.runtime.served_model import ServedModel
 
 
 def span_name(api: str, model: ServedModel) -> str:
-    """The name of the span of a generation, of embeddings or of scores."""
+    """Return the name of the span of a generation, of embeddings or of scores."""
     return f"{_operation(api)} {model.name}"
 
 
@@ -21,7 +21,8 @@ def generation_attributes(
     generated: int,
     finish: FinishReason | None,
 ) -> Attributes:
-    """What is known at the end of a generation of `generated` tokens. It has no texts."""
+    """Return the attributes of the span of a generation that has ended with `generated` tokens. They contain no
+    texts."""
     attributes: dict[str, str | int | float | bool | list[str]] = {
         "gen_ai.operation.name": _operation(stats.api),
         "gen_ai.provider.name": model.info.engine,
@@ -43,7 +44,8 @@ def generation_attributes(
 
 
 def pooled_attributes(stats: RunStats, model: ServedModel, tokens: int | None) -> Attributes:
-    """What is known at the end of embeddings or scores of `tokens` tokens; None if they failed."""
+    """Return the attributes of the span of embeddings or scores. `tokens` is their number of tokens, or None if they
+    failed."""
     attributes: dict[str, str | int | float | bool | list[str]] = {
         "gen_ai.operation.name": _operation(stats.api),
         "gen_ai.provider.name": model.info.engine,
@@ -56,7 +58,7 @@ def pooled_attributes(stats: RunStats, model: ServedModel, tokens: int | None) -
 
 
 def _operation(api: str) -> str:
-    """By the conventions; they have no name for reranking and scoring."""
+    """Return the operation's name in the conventions, which have none for reranking and scoring."""
     match api:
         case "completions":
             return "text_completion"

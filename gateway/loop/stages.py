@@ -1,4 +1,5 @@
-"""The stages that deltas pass between the parser and the writer of a generation, each only where a request needs it."""
+"""The stages that deltas pass between the parser and the writer of a generation. A generation has only those it
+needs."""
 
 from __future__ import annotations
 
@@ -12,24 +13,25 @@ from gateway.protocols import FinishReason
 
 
 class Stage(Protocol):
-    """Passes deltas on, and may end the output."""
+    """Passes on deltas, possibly later or changed, and may end the output."""
 
     ended: FinishReason | None
-    """Why the stage has ended the output; None if it has not."""
+    """Why the stage ended the output; None if it did not."""
     matched: str | None
-    """The stop string by which it has."""
+    """The stop string that ended the output, if any."""
 
     def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
-        """What is passed on of `deltas`. `searching`: whether stop strings are matched."""
+        """Read `deltas`, and return the deltas that are passed on. `searching`: whether stop strings are matched."""
         ...
 
     def finish(self, held: Sequence[Delta]) -> Sequence[Delta]:
-        """What is passed on at the end of the output. `held` are the last deltas of the stage before."""
+        """Return the deltas that are passed on at the end of the output. `held` are the last deltas of the previous
+        stage."""
         ...
 
 
 class OneCall:
-    """Ends the output with its first call, as `parallel_tool_calls: false` asks for. Implements `Stage`."""
+    """Ends the output after its first call, as required by `parallel_tool_calls: false`. Implements `Stage`."""
 
     def __init__(self) -> None:
         self.ended: FinishReason | None = None
@@ -47,7 +49,7 @@ class OneCall:
 
 
 class Stopping:
-    """Ends the output where the search for stop strings or a filter of a policy ends it. Implements `Stage`."""
+    """Ends the output at a stop string, or where a policy's filter ends it. Implements `Stage`."""
 
     def __init__(self, stops: TextStops | OutputFilters) -> None:
         self.ended: FinishReason | None = None

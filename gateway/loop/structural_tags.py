@@ -1,4 +1,5 @@
-"""Structural tags (xgrammar's, as vLLM and SGLang take them) as constraints, which every engine can translate."""
+"""Translation of structural tags (xgrammar's, as accepted by vLLM and SGLang) to constraints, which every engine can
+translate."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ MAX_FORMATS: Final = 1000
 
 
 def structural_tag(value: Any, param: ParamPath) -> tuple[Constraint, frozenset[Capability]]:
-    """The constraint of a structural tag, an object or its JSON text, in the form with `structures` and `triggers` or that
-    with `format`; and what an engine must be capable of to enforce it.
+    """Return the constraint of a structural tag, and the capabilities that an engine needs to enforce it.
 
-    Raises `InvalidRequest` with the place below `param`, and `Unsupported` for formats that cannot be enforced here.
+    `value` is an object or its JSON text, in the form with `format` or the older form with `structures` and `triggers`.
+    Raises `InvalidRequest` with a path below `param`, and `Unsupported` for formats that cannot be enforced here.
     """
     formats = _Formats()
     return formats.constraint(value, param, 0), frozenset(formats.needs)
@@ -48,7 +49,8 @@ class _Formats:
     def constraint(
         self, value: Any, param: ParamPath, depth: int, kind: str | None = None
     ) -> Constraint:
-        """The constraint of a format, whose type is `kind` if it need not name it; with depth 0, of the whole tag."""
+        """Return the constraint of a format, or of the whole tag if `depth` is 0. `kind` is the type of the format, if
+        the format need not name it."""
         kind, fields, param = read_format(value, param, kind) if depth else read_tag(value, param)
         self._count(param, 0 if kind == "structures" else 1)
         if depth > MAX_DEPTH:
@@ -88,7 +90,8 @@ class _Formats:
                 return self._repeated(kind, fields, param, depth)
 
     def _count(self, param: ParamPath, formats: int = 1) -> None:
-        """Count formats that were read, or that are written once more than they were sent."""
+        """Count formats that were read, or that occur once more in the constraint than in the tag. Raises
+        `InvalidRequest` if they are too many."""
         self._read += formats
         if self._read > MAX_FORMATS:
             raise InvalidRequest(
@@ -146,7 +149,7 @@ class _Formats:
         return made if fields["at_least_one"] else Repeat(made, 0, 1)
 
     def _triggered(self, fields: Fields, param: ParamPath, depth: int) -> Constraint:
-        """Free text in which the trigger begins one of the tags."""
+        """Return the constraint of free text in which the trigger begins one of the tags."""
         before = self._read
         tags = self._tags(fields, param, depth)
         trigger = fields["triggers"]

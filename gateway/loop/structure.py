@@ -1,4 +1,4 @@
-"""Constraints on the final text that a format's text formats cannot express."""
+"""Enforcing constraints on the final text that no text format can express."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _STAND_IN: dict[str, Any] = {"const": "litegate: here the final text begins"}
 def enforced(
     output_format: OutputFormat, turn: Turn, tail: Tail, structure: Constraint | None
 ) -> Constraint | None:
-    """The constraint on the raw output. `structure`, if given, is inserted where the format has the final text.
+    """Return the constraint on the raw output. `structure`, if given, applies to the final text within it. Raises
+    `Unsupported` if the output format has no final text to constrain.
 
-    The format is asked for a constraint with a placeholder JSON schema, which is then replaced. Formats, with their own
-    reasoning and markers, thus support patterns, choices and grammars without special code.
+    The output format makes a constraint for a placeholder JSON schema, which `structure` then replaces. Output formats,
+    with their own reasoning and markers, thus support patterns, choices and grammars without special code.
     """
     if structure is None:
         return output_format.constraint(turn, tail=tail)

@@ -1,4 +1,4 @@
-"""The fields of a structural tag's formats, checked. See `gateway.loop.structural_tags`."""
+"""Reading and checking the fields of a structural tag's formats. See `gateway.loop.structural_tags`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
 """The fields of a format that has been read."""
 _Reader: TypeAlias = Callable[[Any, ParamPath], Any]
-"""Reads the value of one field, None if it is missing. Raises `InvalidRequest`, or `Unsupported`, that names its place."""
+"""Reads the value of one field; the value is None if the field is missing. Raises `InvalidRequest` or `Unsupported`,
+naming the field's path."""
 
 
 def read_tag(value: Any, param: ParamPath) -> tuple[str, Fields, ParamPath]:
-    """Read a structural tag, an object or its JSON text: as `read_format` its `format`; or, of the older form, the fields
-    `structures` and `triggers`, as the type "structures"."""
+    """Read a structural tag, which is an object or its JSON text. Returns the result of `read_format` for its `format`.
+    For the older form, returns its fields `structures` and `triggers` as a format of the type "structures"."""
     if isinstance(value, str):
         try:
             value = decode_text(value)
@@ -45,10 +46,10 @@ def read_tag(value: Any, param: ParamPath) -> tuple[str, Fields, ParamPath]:
 def read_format(
     value: Any, param: ParamPath, kind: str | None = None
 ) -> tuple[str, Fields, ParamPath]:
-    """The type of a format, its fields, and its place. `kind` is the type of one that need not name it: a tag in a list, or
-    a structure of the older form. The formats below are not read.
+    """Read a format, without the formats within it. Returns its type, its fields and its path.
 
-    Raises `InvalidRequest` with the place below `param`, and `Unsupported` for types that cannot be enforced here.
+    `kind` is the type of a format that need not name it: a tag in a list, or a structure of the older form. Raises
+    `InvalidRequest` with a path below `param`, and `Unsupported` for types that cannot be enforced here.
     """
     described = _object(value, param)
     if kind == "structure":
@@ -104,7 +105,7 @@ def _filled(value: Any, param: ParamPath) -> list[Any]:
 
 
 def _marker(value: Any, param: ParamPath) -> str:
-    """A text that begins, ends or separates tags."""
+    """Read a text that begins, ends or separates tags."""
     text = _text(value, param)
     if len(text) > MAX_MARKER:
         raise InvalidRequest(
@@ -117,7 +118,7 @@ def _marker(value: Any, param: ParamPath) -> str:
 
 
 def _ends(value: Any, param: ParamPath) -> list[str]:
-    """The texts of which one ends a tag."""
+    """Read the texts of which one ends a tag."""
     sent = value if isinstance(value, list) else [value]
     if not sent or not all(isinstance(end, str) for end in sent):
         raise wrong_type(param, "a string or an array of strings", value)
@@ -125,7 +126,7 @@ def _ends(value: Any, param: ParamPath) -> list[str]:
 
 
 def _trigger(value: Any, param: ParamPath) -> str:
-    """The only one of `triggers`."""
+    """Read `triggers`, which must have one element."""
     first, *others = _filled(value, param)
     if others:
         raise Unsupported(
@@ -167,7 +168,7 @@ def _refused(value: Any, param: ParamPath) -> None:
 
 
 def _format(value: Any, param: ParamPath) -> Any:
-    """A format, which is read later."""
+    """Return a format unread. It is read later."""
     return value
 
 

@@ -1,4 +1,4 @@
-"""The required format of an answer: `response_format`, and the corresponding fields of self-hosted engines."""
+"""The required format of an answer: `response_format`, and the corresponding parameters of self-hosted servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _OLDER = ("json", "regex", "choice", "grammar")
 
 
 def text_format_of(request: StructuredParameters) -> TextFormat:
-    """The text format, from whichever parameter sets it. Raises `InvalidRequest` if two do."""
+    """Return the text format of a request, from the parameter that sets it. Raises `InvalidRequest` if two parameters
+    do."""
     wanted = request.response_format
     match wanted:
         case None | TextResponse() | StructuralTagResponse():
@@ -48,8 +49,8 @@ def text_format_of(request: StructuredParameters) -> TextFormat:
 def shared_format(
     request: SharedParameters, wanted: TextFormat = _TEXT, param: str = ""
 ) -> TextFormat:
-    """`wanted`, which the API's own parameter `param` has set; or the text format that `structured_outputs` or its older
-    form sets. Raises `InvalidRequest` if both do."""
+    """Return the text format set by `structured_outputs` or its older form; otherwise `wanted`, which the API's own
+    parameter `param` set. Raises `InvalidRequest` if both are set."""
     asked = _requested_format(request)
     if asked is None:
         return wanted
@@ -71,7 +72,7 @@ def shared_format(
 
 
 def text_path(request: StructuredParameters) -> ParamPath:
-    """The path of the parameter that sets the format of the final text."""
+    """Return the path of the parameter that sets the format of the final text."""
     if isinstance(request.response_format, JsonSchemaResponse):
         return ("response_format", "json_schema", "schema")
     if isinstance(request.response_format, JsonObjectResponse) and request.response_format.schema:
@@ -80,7 +81,7 @@ def text_path(request: StructuredParameters) -> ParamPath:
 
 
 def shared_path(request: SharedParameters) -> ParamPath:
-    """The path of `structured_outputs` or its older form, if the request has one; otherwise empty."""
+    """Return the path of `structured_outputs` or its older form, if the request has one; otherwise an empty path."""
     asked = _requested_format(request)
     return () if asked is None else asked[0]
 
@@ -88,8 +89,8 @@ def shared_path(request: SharedParameters) -> ParamPath:
 def structure_of(
     request: SharedParameters, capabilities: frozenset[Capability]
 ) -> Constraint | None:
-    """A constraint that no text format can express: a pattern, a choice or a grammar. Raises `Unsupported` if the
-    engine does not support it."""
+    """Return the constraint that no text format can express: a pattern, a choice, a grammar or a structural tag. None
+    if the request has none. Raises `Unsupported` if the engine does not support it."""
     asked = _requested_format(request)
     if asked is None:
         return None
@@ -120,7 +121,8 @@ def structure_of(
 
 
 def _requested_format(request: SharedParameters) -> tuple[ParamPath, str, Any] | None:
-    """The shared parameter that sets the format of the final text, its kind, and its value."""
+    """Return the path of the shared parameter that sets the format of the final text, its kind and its value; None if
+    there is none. Raises `InvalidRequest` if two are set."""
     if not request.structures:
         return None
     found: list[tuple[ParamPath, str, Any]] = []

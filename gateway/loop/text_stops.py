@@ -1,8 +1,8 @@
 """Matching of a request's stop strings in the text of the answer.
 
-Stop strings are not matched in reasoning, where they would end the output without an answer, nor in call arguments,
+Stop strings are not matched in reasoning, where they would end the output without an answer, and not in call arguments,
 which they would truncate. Engines match them in the raw output, which contains both; OpenAI does not accept them for
-reasoning models. The gateway matches them itself, so that every engine gives the same answer.
+reasoning models. The gateway matches them itself, so that the result is the same with every engine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gateway.protocols import FinishReason
 from gateway.wire.large_bodies import pass_over
 
 MAX_STOP_CHARACTERS: Final = 32_768
-"""Maximum length of all stop strings of a request together. OpenAI's API takes four of 4096 characters."""
+"""Maximum total length of a request's stop strings. OpenAI's API accepts four of 4096 characters each."""
 
 
 class RequestStops:
@@ -28,7 +28,7 @@ class RequestStops:
     __slots__ = ("_automaton", "_stops")
 
     def __init__(self, stops: Sequence[str]) -> None:
-        """Raises `InvalidRequest` if they are too long."""
+        """Raises `InvalidRequest` if the stop strings are too long."""
         self._stops = stops
         self._automaton: StopAutomaton | None = None
         if stops and (length := sum(map(len, stops))) > MAX_STOP_CHARACTERS:
@@ -41,13 +41,13 @@ class RequestStops:
 
     @property
     def automaton(self) -> StopAutomaton:
-        """Made once; `build` does so beside other requests."""
+        """The automaton, built when it is first used. `build` builds it without blocking other requests."""
         if self._automaton is None:
             self._automaton = StopAutomaton(self._stops)
         return self._automaton
 
     async def build(self) -> None:
-        """Make the automaton, in a thread if it is large."""
+        """Build the automaton, in a thread if it is large."""
         if self._stops and self._automaton is None:
             self._automaton = await pass_over("".join(self._stops), self._made)
 
@@ -56,8 +56,8 @@ class RequestStops:
 
 
 class TextStops:
-    """Searches the text of one generation for stop strings, and ends it there. The result depends on the text, not on how it
-    was divided into deltas."""
+    """Searches the text of one generation for stop strings, and ends the output there. The result does not depend on
+    how the text was divided into deltas."""
 
     def __init__(
         self,
@@ -66,24 +66,25 @@ class TextStops:
         included: bool,
         aligner: LogprobAligner | None = None,
     ) -> None:
-        """`included`: whether the stop string is part of the answer. With `aligner`, whose tokens are cut where the
-        text is cut, text is held back until its whole token is decided."""
+        """`included`: whether the stop string is part of the answer. If `aligner` is given, its tokens are cut where
+        the text is cut. Text is then held back until it is known whether its whole token is part of the answer."""
         self.matched: str | None = None
         """The stop string that was found; no text follows it."""
         self.ended: FinishReason | None = None
-        """`stop`, once a stop string was found."""
+        """Set to "stop" after a stop string was found."""
         self._strings = StopStrings(stops)
         self._included = included
         self._aligner = aligner
         self._waiting: deque[TextDelta | CitationStarted | CitationEnded] = deque()
-        """Text held back, oldest first, and the citations within it."""
+        """The text that is held back, oldest first, and the citations within it."""
         self._gone = 0
-        """Number of characters of the first of it that were released."""
+        """Number of characters of the first delta in `_waiting` that were released."""
         self._free = 0
         """Number of held-back characters that are not part of a stop string."""
 
     def read(self, deltas: Sequence[Delta], *, searching: bool = True) -> Sequence[Delta]:
-        """The deltas that are certain to be part of the answer. If `searching` is False, stop strings are not matched."""
+        """Read `deltas`. Returns the deltas that are certain to be part of the answer. `searching`: whether stop
+        strings are matched."""
         out: list[Delta] = []
         for delta in deltas:
             if type(delta) is TextDelta:
@@ -98,7 +99,7 @@ class TextStops:
         return out
 
     def rest(self) -> list[Delta]:
-        """The text held back at the end of the output."""
+        """Return the text held back at the end of the output."""
         out: list[Delta] = []
         self._release(self._free + len(self._strings.rest()), out)
         self._free = 0
@@ -125,14 +126,14 @@ class TextStops:
         self._gone = self._free = 0
 
     def _releasable(self) -> int:
-        """Number of free characters that do not belong to a token that extends beyond them."""
+        """Return the number of free characters that do not belong to a token that extends beyond them."""
         end = self._place(self._free)
         if self._aligner is None or end < 0:
             return self._free
         return max(0, self._free - (end - self._aligner.beginning(end)))
 
     def _place(self, count: int) -> int:
-        """Offset in the raw output of the end of the first `count` waiting characters; -1 if unknown."""
+        """Return the offset in the raw output after the first `count` waiting characters; -1 if unknown."""
         count += self._gone
         for delta in self._waiting:
             if not isinstance(delta, TextDelta):
@@ -143,7 +144,7 @@ class TextStops:
         return -1
 
     def _release(self, count: int, out: list[Delta]) -> None:
-        """Release `count` characters, with one delta per slice of the raw output."""
+        """Append `count` waiting characters to `out`, with one delta for each contiguous slice of the raw output."""
         parts: list[str] = []
         start = end = -1
         while self._waiting:

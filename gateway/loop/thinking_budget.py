@@ -1,7 +1,7 @@
 """Ending the reasoning of a generation after a number of tokens, on any engine that takes tokens.
 
-The generation is closed, the format's own end of reasoning is appended, and the model continues from there. To the parser this
-is one output.
+The engine's generation is closed, the end of reasoning of the output format is appended, and a second generation
+continues from there. The parser reads both as one output.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from gateway.wire.ids import new_id
 _REASONING, _TEXT = "Qreasoningq", "Qtextq"
 _PROBE = "q"
 _MAX_TRIES = 256
-"""Number of outputs after the limit at which the end is tried. Each reads the output again."""
+"""Maximum number of outputs after the limit at which the gateway tries to end the reasoning. Each try parses the whole
+output again."""
 
 
 def end_of_reasoning(output_format: OutputFormat, tail: Tail) -> str | None:
-    """What a model of this format writes between reasoning and text; None if the format has no reasoning."""
+    """Return the text that a model of this output format writes between reasoning and text; None if the format has no
+    reasoning."""
     try:
         written = output_format.write([ReasoningPiece(_REASONING), TextPiece(_TEXT)], tail=tail)
     except Unsupported:
@@ -46,7 +48,8 @@ def end_of_reasoning(output_format: OutputFormat, tail: Tail) -> str | None:
 
 
 def _lags(engine: Engine, request: EngineRequest, texts: Sequence[str], ids: Sequence[int]) -> bool:
-    """Whether the text of some tokens has not come yet. A tokenizer that decodes otherwise than its engine is not asked."""
+    """Whether the text of some tokens has not arrived yet. Returns False if the tokenizer decodes differently from its
+    engine."""
     assert engine.tokenizer is not None, "an engine that takes tokens has a tokenizer"
     hidden = request.sampling.skip_special_tokens
     whole, seen = engine.tokenizer.decode(ids, skip_special_tokens=hidden), "".join(texts)
@@ -54,7 +57,7 @@ def _lags(engine: Engine, request: EngineRequest, texts: Sequence[str], ids: Seq
 
 
 class ThinkingBudget:
-    """The budget of one generation."""
+    """Limits the reasoning of one generation."""
 
     def __init__(
         self,
@@ -66,8 +69,9 @@ class ThinkingBudget:
         aligner: LogprobAligner | None,
         constraint: Callable[[], Constraint | None],
     ) -> None:
-        """`marker` is the `end_of_reasoning`. `parser` is fed each output before the next one is asked for; `new_parser`
-        makes others in its first state. `constraint` makes the constraint on what follows the reasoning."""
+        """`marker` is the result of `end_of_reasoning`. `parser` is fed each output before the next one is requested.
+        `new_parser` makes parsers in their initial state. `constraint` makes the constraint on the output after the
+        reasoning."""
         self._tokens = tokens
         self._marker = marker
         self._parser = parser
@@ -78,7 +82,7 @@ class ThinkingBudget:
     async def generate(
         self, engine: Engine, request: EngineRequest, prefill: str
     ) -> AsyncGenerator[EngineOutput, None]:
-        """Generate like the engine. `prefill` was fed to the parser before."""
+        """Generate like the engine, with limited reasoning. `prefill` was fed to the parser before."""
         prompt, ids = request.prompt, list[int]()
         assert isinstance(prompt, TokensPrompt), "messages are not counted"
         if self._tokens or not self._can_end([prefill], []):
@@ -109,7 +113,7 @@ class ThinkingBudget:
                 yield output
 
     def _can_end(self, texts: Sequence[str], ids: Sequence[int]) -> bool:
-        """Whether the output so far is in reasoning, and not inside what may become a marker."""
+        """Whether the output so far ends within reasoning, and not within a possible marker."""
         parser = self._new_parser()
         parser.feed(EngineOutput(text="".join(texts), token_ids=ids))
         more = parser.feed(EngineOutput(text=_PROBE))
@@ -143,11 +147,11 @@ class ThinkingBudget:
                 prompt_logprobs=None,
             ),
             constraint=self._constraint(),
-            kv_transfer_params={},  # they are of the request's own prompt
+            kv_transfer_params={},  # they refer to the request's own prompt
             tail="text",
         )
         async with aclosing(engine.generate(continued)) as outputs:
             async for output in outputs:
-                # The prompt is counted once, without what was generated.
+                # The prompt is counted once, without the output of the first generation.
                 output.prompt_tokens = output.cached_tokens = None
                 yield output

@@ -10,14 +10,14 @@ from gateway.wire.timings import RequestMetrics, Timings
 
 
 class AnswerTimes(NamedTuple):
-    """The times of one answer, in both forms."""
+    """The times of one answer, in the forms of llama.cpp (`timings`) and vLLM (`metrics`)."""
 
     timings: Timings
     metrics: RequestMetrics
 
 
 def answer_times(stats: RunStats, usage: Usage) -> AnswerTimes:
-    """The times of an answer whose generations have ended."""
+    """Return the times of an answer whose generations have ended."""
     cached = usage.input_tokens_details.cached_tokens
     fresh = usage.input_tokens - cached
     prompt = stats.prompt_seconds if stats.first_token else None

@@ -25,10 +25,10 @@ _ANSWERS: Final = (
 
 
 def turn_starts(items: Sequence[Item]) -> list[int]:
-    """The indices at which the turns of a conversation begin: the first of each run of consecutive user messages.
+    """Return the indices at which the turns of a conversation begin: the first of consecutive user messages.
 
-    The model's answer, with its calls and their outputs, belongs to the same turn, also if the user has said something
-    between them, so calls and outputs are never separated. The last turn is the current request.
+    The model's answer, with its calls and their outputs, belongs to the same turn, even if there are user messages
+    between them. Calls and outputs are thus never separated. The last turn is the current request.
     """
     starts: list[int] = []
     inside_user = False
@@ -45,13 +45,13 @@ def turn_starts(items: Sequence[Item]) -> list[int]:
 
 
 def _places_of_answers(items: Sequence[Item]) -> dict[str, int]:
-    """The index of the last answer to each call, by the call's id."""
+    """Map the id of each call to the index of its last answer."""
     places: dict[str, int] = {}
     for index, item in enumerate(items):
         if isinstance(item, wire.McpApprovalResponse):
             places[item.approval_request_id] = index
         elif isinstance(item, _ANSWERS):
-            # Outputs of local shells have the id of their call, or a `call_id`.
+            # The output of a local shell has a `call_id`, or the id of its call.
             answer = getattr(item, "call_id", None) or getattr(item, "id", None)
             if isinstance(answer, str):
                 places[answer] = index
@@ -59,7 +59,7 @@ def _places_of_answers(items: Sequence[Item]) -> dict[str, int]:
 
 
 def _called(item: Item) -> str | None:
-    """The id by which an answer names `item`."""
+    """Return the id by which an answer refers to the call `item`; None if `item` is not a call."""
     if isinstance(item, wire.McpApprovalRequest):
         return item.id
     call_id = None if isinstance(item, _ANSWERS) else getattr(item, "call_id", None)
@@ -67,9 +67,11 @@ def _called(item: Item) -> str | None:
 
 
 def droppable(items: Sequence[Item]) -> list[range]:
-    """The parts of a conversation that can be left out, as indices, in the order in which they go: the turns before the last;
-    of the last turn, the user's messages but the last, then the model's steps (calls with their outputs) but the last and
-    those in which the user has said something.
+    """Return the parts of a conversation that can be dropped, as ranges of indices, in the order in which they are
+    dropped.
+
+    First the turns before the last one. Then, in the last turn, the leading user messages except the last of them. Then
+    the model's steps (calls with their outputs), except the last step and steps that contain user messages.
     """
     starts = turn_starts(items)
     if not starts:
@@ -85,9 +87,9 @@ def droppable(items: Sequence[Item]) -> list[range]:
 
 
 def without_oldest(items: Sequence[Item], count: int, *, preamble: int = 0) -> list[Item]:
-    """`items` without the first `count` parts that can be left out. System and developer messages are kept.
+    """Return `items` without the first `count` parts that can be dropped. System and developer messages are kept.
 
-    The first `preamble` items, those of a stored prompt, are kept too, and are not part of any turn.
+    The first `preamble` items come from a stored prompt. They are kept too, and are not part of any turn.
     """
     if preamble:
         return [*items[:preamble], *without_oldest(items[preamble:], count)]
@@ -96,7 +98,7 @@ def without_oldest(items: Sequence[Item], count: int, *, preamble: int = 0) -> l
 
 
 def _steps(items: Sequence[Item], begin: int) -> list[range]:
-    """What the model did from `begin` on, cut where all its calls have been answered."""
+    """Return the ranges of the model's steps from `begin` on. A step ends when all its calls have been answered."""
     steps: list[range] = []
     waiting: set[str] = set()
     for index in range(begin, len(items)):
@@ -125,8 +127,8 @@ def _is_pinned(item: Item) -> bool:
 
 
 def moved_preamble(before: Sequence[Item], after: Sequence[Item], preamble: int) -> int:
-    """How many items at the beginning of `after` are not of the conversation. `after` is what policies have made of `before`,
-    whose first `preamble` items are those of a stored prompt."""
+    """Return the number of items at the beginning of `after` that are not part of the conversation. `after` is the
+    result of applying policies to `before`, whose first `preamble` items come from a stored prompt."""
     if not preamble or len(after) == len(before):
         return preamble
     conversation = {item.id for item in before[preamble:] if item.id}

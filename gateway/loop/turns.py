@@ -29,7 +29,7 @@ MAX_TURNS = 64
 
 
 class TurnLoop(Generic[OutT]):
-    """The generations of one answer, until one ends without gateway-run calls."""
+    """Runs the generations of one answer, until one ends without gateway-run calls."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class TurnLoop(Generic[OutT]):
         progress: CallProgressWriter[OutT] | None = None,
         max_turns: int | None = None,
     ) -> None:
-        """`items` has the items and the calls; `writer` writes into it. `progress` writes the states of running calls, if the
-        API shows them. After `max_turns` generations the answer is
-        `paused`; if it is None, the answer fails after `MAX_TURNS`."""
+        """`items` provides the finished items and the pending calls; `writer` writes into it. `progress` writes the
+        states of running calls, if the API shows them. After `max_turns` generations the answer is `paused`. If
+        `max_turns` is None, the answer fails after `MAX_TURNS`."""
         self.paused = False
         """Whether `max_turns` ended an answer that could continue."""
         self._generator = generator
@@ -56,14 +56,14 @@ class TurnLoop(Generic[OutT]):
     async def run(
         self, first: Generation, sink: Sink[OutT], sessions: AsyncExitStack
     ) -> OutT | None:
-        """Run `first` and the generations that follow; returns the last of their output, as `Generator.run` does. Raises
-        `GatewayError`. `sessions` closes the tool sessions."""
+        """Run `first` and the generations that follow. Returns the last part of their output, which is not sent yet, or
+        None. Raises `GatewayError`. `sessions` closes the tool sessions."""
         return await self._run_turns(first, first.turn, sink, sessions)
 
     async def _run_turns(
         self, generation: Generation, first: Turn, sink: Sink[OutT], sessions: AsyncExitStack
     ) -> OutT | None:
-        """Run `generation` and those that follow. `first` is the answer's first turn."""
+        """Run `generation` and the generations that follow. `first` is the answer's first turn."""
         items, generator, writer = self._items, self._generator, self._writer
         turns = 0
         while True:
@@ -89,24 +89,25 @@ class TurnLoop(Generic[OutT]):
             generation = await self._prepare(self._next_turn(first, "auto"), sink)
 
     async def _prepare(self, turn: Turn, sink: Sink[OutT]) -> Generation:
-        """A generation of `turn`, accepted by the engine. May write to `sink`."""
+        """Prepare a generation of `turn`, and let the engine check it. May write to `sink`."""
         generation = await self._generator.prepare(turn)
         await self._generator.accept(generation)
         return generation
 
     def _generation_writer(self) -> GenerationWriter[OutT]:
-        """The writer of the next generation: further calls of the gateway's tools are ignored, as OpenAI does."""
+        """Return the writer of the next generation. Once the limit on calls is reached, it ignores calls of the
+        gateway's tools, as OpenAI does."""
         if self._calls.limit_reached:
             return WriterWithoutCalls(self._writer, self._calls.runs)
         return self._writer
 
     def _context(self, first: Turn) -> Sequence[Item]:
-        """The items of the next turn."""
+        """Return the items of the next turn."""
         return [*first.items, *self._items.finished_items]
 
     def _next_turn(self, first: Turn, choice: ToolChoice) -> Turn:
         runs = self._calls.runs
-        if self._calls.limit_reached:  # it is of the gateway's tools alone
+        if self._calls.limit_reached:  # the limit applies to the gateway's tools only
             if all(runs(tool.name) for tool in first.tools):
                 choice = "none"
             elif isinstance(choice, NamedTool) and runs(choice.name):
@@ -123,7 +124,7 @@ class TurnLoop(Generic[OutT]):
         )
 
     async def _run_calls(self, sink: Sink[OutT], sessions: AsyncExitStack) -> None:
-        """Run the pending gateway calls concurrently. They are written in the order of the output."""
+        """Run the pending gateway calls concurrently, and write their results in the order of the output."""
         calls, writer, progress = self._items.pending_calls, self._writer, self._progress
         if progress is not None and (out := progress.running(calls)):
             await sink(out)

@@ -1,4 +1,4 @@
-"""Token counts of one prompt, and of all generations of an answer."""
+"""Token counts of one generation, and of all generations of an answer."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TokenCounter:
         self.output = 0
         self.reasoning = 0
         self.turns: list[TurnTokens] = []
-        """Each generation that has ended."""
+        """The counts of each generation that has ended."""
 
     def usage(self, turns: Sequence[TurnTokens] = ()) -> Usage:
-        """With the counts of each of `turns`, if there are two or more."""
+        """Return the counts as usage. With two or more `turns`, it includes the counts of each turn."""
         input_details = InputTokensDetails(cached_tokens=self.cached)
         output_details = OutputTokensDetails(reasoning_tokens=self.reasoning)
         if len(turns) > 1:
-            # A shorter prompt than the last turn left, as after a compaction, is not counted.
+            # A prompt that is shorter than the previous prompt and output, for example after a compaction, counts 0.
             added = [0, *(max(0, b.input - a.input - a.output) for a, b in pairwise(turns))]
             input_details = replace(
                 input_details,
@@ -65,7 +65,7 @@ class TokenCounter:
 
 
 def total(counts: Iterable[TokenCounter]) -> TokenCounter:
-    """The sum of all counts, without their turns."""
+    """Return the sum of all counts, without their turns."""
     whole = TokenCounter()
     for count in counts:
         whole.input += count.input
@@ -76,14 +76,15 @@ def total(counts: Iterable[TokenCounter]) -> TokenCounter:
 
 
 class ExpectedTokens(Struct, frozen=True):
-    """What an answer may use, as far as it is known before it begins."""
+    """The number of tokens that an answer may use, as far as it is known before the answer begins."""
 
     prompt: int = 0
     output: int = 0
 
 
 def expected_tokens(requests: Iterable[EngineRequest], n: int = 1) -> ExpectedTokens:
-    """What `n` choices of each request may use. Prompts that only the engine can count, and outputs without a limit, count 0."""
+    """Return the tokens that `n` choices of each request may use. Prompts that only the engine can count, and outputs
+    without a limit, count 0."""
     prompt = output = 0
     for request in requests:
         if isinstance(request.prompt, TokensPrompt):
@@ -93,8 +94,9 @@ def expected_tokens(requests: Iterable[EngineRequest], n: int = 1) -> ExpectedTo
 
 
 class PromptCount:
-    """A generation's prompt tokens, as reported by the engine or else from the rendered prompt; and the output counts
-    that a message-level engine reports. What such an engine does not report is estimated."""
+    """The token counts of one generation: prompt tokens, as reported by the engine or else from the rendered prompt;
+    and the output tokens that a message-level engine reports. Counts that such an engine does not report are
+    estimated."""
 
     def __init__(self, request: EngineRequest) -> None:
         prompt = request.prompt
@@ -103,7 +105,8 @@ class PromptCount:
         self.output = 0
         self.reasoning = 0
         self.estimate: TokenEstimate | None = None
-        """Of the output, from its text; None if the engine takes tokens, whose outputs have them."""
+        """Estimates the output tokens from the text. None if the engine takes tokens, because its outputs contain
+        them."""
         self._messages: ChatPrompt | None = None
         if isinstance(prompt, TokensPrompt):
             self.prompt = len(prompt.token_ids)
@@ -111,8 +114,8 @@ class PromptCount:
             self.estimate, self._messages = TokenEstimate(), prompt
 
     def estimate_unreported(self) -> None:
-        """Estimate what a message-level engine has not reported: because its upstream does not, or because the generation ended
-        early. Called at the end of a generation that the upstream has worked on."""
+        """Estimate the counts that a message-level engine did not report, because its upstream never does or the
+        generation ended early. Called at the end of a generation that was cancelled or had any output."""
         if self._messages is not None and self.estimate is not None:
             self.prompt = self.prompt or estimated_prompt(self._messages)
             self.output = self.output or self.estimate.tokens
@@ -127,7 +130,7 @@ class PromptCount:
 
 
 def completion_usage(usage: Usage) -> CompletionUsage:
-    """Usage in the words of Chat Completions."""
+    """Convert usage to the form of Chat Completions."""
     return CompletionUsage(
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,

@@ -1,4 +1,4 @@
-"""Writers: what turns the output of generations into values for a sink."""
+"""Writers: objects that turn the output of generations into values for a sink."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OutT = TypeVar("OutT")
 OutT_co = TypeVar("OutT_co", covariant=True)
 
 Sink: TypeAlias = Callable[[OutT], Awaitable[None]]
-"""Takes what is ready at once. Awaiting what it returns is the back-pressure; see `gateway.loop.sinks`."""
+"""Receives output that is ready to be sent. Awaiting its result applies back-pressure; see `gateway.loop.sinks`."""
 
 
 class GenerationWriter(Protocol[OutT_co]):
@@ -26,17 +26,18 @@ class GenerationWriter(Protocol[OutT_co]):
         ...
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> OutT_co:
-        """Write the end of the output; `held` are its last deltas."""
+        """Write the end of the output. `held` are its last deltas."""
         ...
 
 
 class WriterWithoutCalls(Generic[OutT]):
-    """Writes the output of a generation without tool calls that the model may not make. The block before one ends there."""
+    """Writes the output of a generation without disallowed tool calls. A block before a dropped call ends where the
+    call begins."""
 
     def __init__(
         self, writer: GenerationWriter[OutT], drops: Callable[[str], bool] = lambda name: True
     ) -> None:
-        """`drops`: whether calls of a name are dropped; by default all are."""
+        """`drops` returns whether calls of a name are dropped; by default all calls are."""
         self._writer = writer
         self._drops = drops
         self._dropping = False
@@ -60,9 +61,10 @@ class WriterWithoutCalls(Generic[OutT]):
 
 
 class CallsWriter(Generic[OutT]):
-    """Writes the output of a generation whose calls name tools by their own names, and have ids of their own.
+    """Writes the output of a generation, with corrected names and ids of its calls.
 
-    A model may write another name of a tool, and an upstream may give several calls one id, by which clients find results.
+    A model may use another name of a tool, and an upstream may give several calls the same id, although clients match
+    results by id.
     """
 
     def __init__(
@@ -71,12 +73,12 @@ class CallsWriter(Generic[OutT]):
         tools: Mapping[str, ToolDefinition],
         earlier: Sequence[Item],
     ) -> None:
-        """`tools` are those of `called_names`; `earlier` are the items that the model answers."""
+        """`tools` is the result of `called_names`. `earlier` are the items of the turn."""
         self._writer = writer
         self._tools = tools
         self._earlier = earlier
         self._ids: set[str] | None = None
-        """The ids of all calls so far, once there is one with an id."""
+        """The ids of all calls so far; None before the first call with an id."""
 
     def feed(self, deltas: Sequence[Delta]) -> OutT:
         for delta in deltas:
@@ -102,7 +104,7 @@ class CallsWriter(Generic[OutT]):
 
 
 class ReportingWriter(Generic[OutT]):
-    """Writes the output of a generation, and reports its deltas: to the log of texts, or to an estimate of tokens."""
+    """Writes the output of a generation, and also reports its deltas, for the text log or for a token estimate."""
 
     def __init__(
         self, writer: GenerationWriter[OutT], report: Callable[[Sequence[Delta]], None]
@@ -123,8 +125,11 @@ _COUNTED = re.compile(r"(.{1,200}:)(\d{1,6})", re.DOTALL)
 
 
 def unused_call_id(call_id: str, used: set[str]) -> str | None:
-    """`call_id`, if no other call has it; it is then among the `used`. Else None, for a new one, or the next id where the model
-    counts its calls (Kimi's `functions.NAME:0`): its prompt shows these ids."""
+    """Return an unused id for a call, and add it to `used`; or None, so that the caller makes a new id.
+
+    This is `call_id` if no other call has it. If the model numbers its calls (Kimi's `functions.NAME:0`), it is the
+    next unused number, because the prompt shows these ids. Otherwise the result is None.
+    """
     if call_id in used:
         counted = _COUNTED.fullmatch(call_id)
         if counted is None:
@@ -140,15 +145,15 @@ class TurnWriter(GenerationWriter[OutT_co], Protocol[OutT_co]):
     """Writes the output of several generations and the results of the gateway-run calls between them."""
 
     def called(self, call: ServerCallBuilder, result: ToolResult) -> OutT_co:
-        """Write the result of a call. Called for each of them, in the order of the output."""
+        """Write the result of a call. Called for each call, in the order of the output."""
         ...
 
 
 class CallProgressWriter(Protocol[OutT_co]):
-    """Writes the states of gateway-run calls before their results, for APIs that show them."""
+    """Writes the states of running gateway calls, for APIs that show them."""
 
     def running(self, calls: Sequence[ServerCallBuilder]) -> OutT_co:
-        """Write that `calls` are being run. Called after `TurnWriter.end`, if the model called tools of the gateway."""
+        """Write that `calls` are running. Called after `TurnWriter.end`, if the model called tools of the gateway."""
         ...
 
     def progressed(self, call: ServerCallBuilder) -> OutT_co:
