@@ -79,11 +79,13 @@ class _Version(argparse.Action):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that answers a missing command or action with its help, and any other mistake with one sentence."""
+    """A parser that prints its help if the command or action is missing, and reports any other mistake in one
+    sentence."""
 
     commands: Collection[str] = ()
     plugins: PluginSet | None = None
-    """The plugins whose commands are among these; None: they are not, because none is asked for."""
+    """The plugins whose commands are among `commands`. None: plugins were not loaded, because the command line needs
+    none."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
@@ -92,8 +94,8 @@ class _Parser(argparse.ArgumentParser):
         return found, unknown
 
     def spelled(self, given: list[str]) -> list[str]:
-        """The command line with `gateway help COMMAND` as `gateway COMMAND --help`. Raises `ConfigurationError` if it begins with
-        neither a command nor an option."""
+        """Return the command line, with `gateway help COMMAND` changed to `gateway COMMAND --help`. Raises
+        `ConfigurationError` if it begins with neither a command nor an option."""
         if given[:1] == ["help"]:
             given = [*given[1:2], "--help"]
         options = list(self._option_string_actions)
@@ -149,8 +151,8 @@ def sentence(text: str) -> str:
 
 
 def _parser_for(given: Sequence[str]) -> _Parser:
-    """The parser of a command line, which has the commands of plugins if it may need them: a command of the gateway loads no
-    plugin for them, and a list of the commands needs no arguments."""
+    """Return the parser for a command line. It has the commands of plugins only if it may need them: for a command of
+    the gateway, no plugin is loaded, and for a list of the commands, their arguments are omitted."""
     words = given[1:] if given[:1] == ["help"] else given
     word = words[0] if words else "--help"
     if word in CORE_COMMANDS or ("--version".startswith(word) and word > "--"):

@@ -27,7 +27,7 @@ from gateway.errors import ConfigurationError
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _POLL_SECONDS: Final = 0.5
 _AWAY_SECONDS: Final = 600.0
-"""How long a server may not answer, as while it is started again."""
+"""Seconds for which a server may not answer, for example while it restarts."""
 _FIRST_LINE: Final = 64 << 20
 _SHOWN_ERRORS: Final = 5
 
@@ -82,11 +82,11 @@ class _Batches(Struct):
 
 
 class _Remembered(Struct):
-    """What is needed to go on with a batch."""
+    """The data needed to continue a batch in a later call."""
 
     url: str
     sha256: str
-    """Of the input."""
+    """SHA-256 of the input."""
     file_id: str
     batch_id: str | None = None
 
@@ -160,7 +160,7 @@ def _client(arguments: argparse.Namespace) -> ApiClient:
 
 
 def list_batches(arguments: argparse.Namespace) -> int:
-    """Print a table of batches. Returns 1 if the server does not answer as asked."""
+    """Print a table of batches. Returns 1 if the server's answer is an error, or there is none."""
     try:
         batches = _client(arguments).get(f"/batches?limit={arguments.number}", _Batches).data
     except ApiError as error:
@@ -179,7 +179,7 @@ def list_batches(arguments: argparse.Namespace) -> int:
 
 
 def show_batch(arguments: argparse.Namespace) -> int:
-    """Print how far a batch is. Returns 1 if the server does not answer as asked."""
+    """Print the progress of a batch. Returns 1 if the server's answer is an error, or there is none."""
     try:
         _show(_client(arguments).get(f"/batches/{_batch_id(arguments.batch)}", _Batch))
     except ApiError as error:
@@ -188,7 +188,7 @@ def show_batch(arguments: argparse.Namespace) -> int:
 
 
 def cancel_batch(arguments: argparse.Namespace) -> int:
-    """Stop a batch. Returns 1 if the server does not, as when it has ended."""
+    """Cancel a batch. Returns 1 if the server does not cancel it, for example because it has ended."""
     try:
         path = f"/batches/{_batch_id(arguments.batch)}/cancel"
         _show(_client(arguments).post(path, {}, _Batch))
@@ -198,7 +198,7 @@ def cancel_batch(arguments: argparse.Namespace) -> int:
 
 
 def _batch_id(named: str) -> str:
-    """The id of a batch in a URL. `named` is the id, or a file that `gateway batch run` runs or writes."""
+    """The id of a batch, for a URL. `named` is the id, or the input or output file of `gateway batch run`."""
     file = Path(named)
     if not file.name:
         raise ConfigurationError(
@@ -244,7 +244,7 @@ def _time(seconds: int) -> str:
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
     except (OverflowError, ValueError, OSError):
-        return str(seconds)  # no time that can be
+        return str(seconds)  # outside the range of dates
 
 
 def _failed(error: ApiError) -> int:
@@ -269,7 +269,7 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
 
 class _Job:
-    """One batch, its files here, and what is shown of it."""
+    """One batch, its local files and its progress display."""
 
     def __init__(self, client: ApiClient, output: Path) -> None:
         self._client = client
@@ -279,7 +279,7 @@ class _Job:
         self._progress = _Progress()
 
     def find_or_create(self, content: BufferedReader, name: str, window: str) -> _Batch:
-        """The batch that an earlier call has begun, or a new one."""
+        """Return the batch that an earlier call created, or create one."""
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         known = self._remembered(digest)
         if known is None:
@@ -297,7 +297,7 @@ class _Job:
         else:
             endpoint = _endpoint(content)
         if known.batch_id is None:
-            # An earlier call may have made it, and have ended before it remembered that.
+            # An earlier call may have created it, and ended before it saved the id.
             found = self._latest_batch_of(known.file_id)
             batch = found or self._client.post(
                 "/batches",
@@ -343,7 +343,8 @@ class _Job:
         return 0 if batch.status == "completed" and not failed else 1
 
     def _retrieved(self, batch_id: str) -> _Batch:
-        """The batch as it is now. Waits for a server that does not answer, as while it is started again."""
+        """Retrieve the current state of a batch. Waits while the server does not answer, for example while it
+        restarts."""
         give_up = time.monotonic() + _AWAY_SECONDS
         while True:
             try:
@@ -361,7 +362,7 @@ class _Job:
         return next((each for each in latest.data if each.input_file_id == file_id), None)
 
     def _download(self, file_id: str, path: Path) -> None:
-        """Write a file at once: it is there only if it is complete."""
+        """Write a file atomically: it exists only if it is complete."""
         try:
             with tempfile.NamedTemporaryFile(
                 dir=path.parent, prefix=f".{path.name}.", delete=False
@@ -404,17 +405,18 @@ class _Job:
 
 
 class _Progress:
-    """A bar on a terminal; elsewhere a line for each tenth, and for each status."""
+    """Shows the progress: a bar on a terminal; elsewhere a line for each tenth and each status."""
 
     def __init__(self) -> None:
         self._bar = sys.stderr.isatty()
         self._shown: object = None
         self._away = False
         self._begun: tuple[float, int] | None = None
-        """When lines were first seen done by this command, on the monotonic clock, and how many there were then."""
+        """The time on the monotonic clock at which this command first saw completed lines, and their number at that
+        time."""
 
     def show(self, batch: _Batch) -> None:
-        """Show how far a batch is."""
+        """Show the progress of a batch."""
         counts = batch.request_counts or _Counts()
         done = counts.completed + counts.failed
         share = done / counts.total if counts.total else 0.0
@@ -433,7 +435,8 @@ class _Progress:
             print(text, file=sys.stderr, flush=True)
 
     def _speed(self, done: int, total: int) -> str:
-        """Lines a second since this command has begun to look, and how long the rest takes at that; empty before it is known."""
+        """Lines per second since this command began to watch, and the remaining time at that speed; empty before it is
+        known."""
         now = time.monotonic()
         if self._begun is None:
             self._begun = now, done
@@ -444,7 +447,7 @@ class _Progress:
         return f", {speed:.3g}/s, {duration((total - done) / speed)} left"
 
     def report_unreachable(self, reason: str) -> None:
-        """Say once that the server does not answer."""
+        """Report once that the server does not answer."""
         if not self._away:
             self._away = True
             self.end()
@@ -477,7 +480,7 @@ class _Line(Struct):
 
 
 def _endpoint(content: BinaryIO) -> str:
-    """The url of the first line that has one."""
+    """The `url` of the first line that has one."""
     content.seek(0)
     while line := content.readline(_FIRST_LINE):
         try:

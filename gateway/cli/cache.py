@@ -92,7 +92,7 @@ def show_cached(*, as_json: bool) -> int:
 
 
 def _name(text: str) -> HubName:
-    """A name of the hub, whatever is at that path here."""
+    """Parse a name of the hub, even if a file or folder of that name exists here."""
     name = parse_name(text if text.startswith(PREFIX) else f"{PREFIX}{text}")
     if name is None or ("/" not in name.repo and not text.startswith(PREFIX)):
         raise ConfigurationError(

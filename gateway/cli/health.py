@@ -62,7 +62,7 @@ def seconds(written: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask the server and print one line: 0 if it is alive, or ready, and otherwise 1."""
+    """Ask the server and print one line. Returns 0 if it is alive, or ready, and otherwise 1."""
     answered: list[tuple[bool, str]] = []
 
     def ask() -> None:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (OSError, http.client.HTTPException, ValueError) as error:
             answered.append((False, _reason(error)))
 
-    # A thread, because a name server and a server that sends a byte a second have no time limit of their own.
+    # In a thread, because the timeout limits neither name lookups nor a server that sends one byte per second.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(arguments.timeout)
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Unhealthy(Exception):
-    """The server answers, or is known, but is not what was asked for."""
+    """The state of the server is known, and it is not alive, or not ready."""
 
 
 def _ask(arguments: argparse.Namespace) -> tuple[bool, str]:
@@ -119,7 +119,7 @@ def _no_certificate() -> NoReturn:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Whether this side has ended the connection, because of what the server sent."""
+    """Whether this side ended the connection, because of what the server sent."""
     return isinstance(error, ssl.SSLError) and "ALERT" not in (error.reason or "ALERT")
 
 
@@ -130,16 +130,17 @@ def _reason(error: Exception) -> str:
 
 
 def _message(answer: bytes) -> str:
-    """The message of an error in OpenAI's form, after a colon."""
+    """The message of an error in OpenAI's form, after a colon; empty if there is none."""
     with suppress(ValueError, KeyError, TypeError):
         return f": {json.loads(answer)['error']['message']}"
     return ""
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection to the server of this machine, however it listens. Goes through no proxy.
+    """A connection to the server on this machine: by TCP or Unix socket, with or without TLS. Uses no proxy.
 
-    The server's certificate is not verified: it is seldom one for the address of this machine, and nothing secret is sent.
+    The server's certificate is not verified: it is seldom valid for the address of this machine, and nothing secret is
+    sent.
     """
 
     def __init__(self, server: ServerConfig, certificate: Path | None) -> None:
@@ -147,11 +148,11 @@ class _Connection(http.client.HTTPConnection):
         self._server = server
         self._certificate = certificate
         self.greeted = False
-        """Whether the server has taken part in a handshake of TLS."""
+        """Whether the server has answered in a TLS handshake."""
 
     @property
     def url(self) -> str:
-        """The server's address, for people."""
+        """The server's address, for messages."""
         server = self._server
         if server.unix_socket is not None:
             scheme = "http" if server.tls_certificate is None else "https"
@@ -188,7 +189,7 @@ class _Connection(http.client.HTTPConnection):
         if self._certificate is not None:
             context.load_cert_chain(self._certificate)
         elif server.tls_client_ca is not None and server.tls_certificate is not None:
-            # A key with a passphrase, or one that only the server can read, is left out.
+            # A key with a passphrase, or one that only the server can read, is not used.
             with suppress(OSError, ssl.SSLError, ValueError):
                 context.load_cert_chain(server.tls_certificate, server.tls_key, lambda: "")
         return context

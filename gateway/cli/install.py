@@ -22,11 +22,11 @@ from gateway.plugins import installed_plugins
 
 _PREFIX = "litegate-"
 _FOLDERS = ("plugins", "backends")
-"""Those of the repository that have packages."""
+"""The folders of the repository that contain packages."""
 _ROOT = Path(__file__).parents[2]
-"""The repository, if the gateway runs from there."""
+"""The root of the repository, if the gateway runs from it."""
 _BARE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-"""A name, and no path, URL or requirement with a version."""
+"""A plain name: not a path, a URL or a requirement with a version."""
 
 
 def add_to(commands: Commands) -> None:
@@ -56,7 +56,8 @@ def add_to(commands: Commands) -> None:
 
 
 def install_packages(arguments: argparse.Namespace) -> int:
-    """Install packages. Returns the installer's exit code, or 1 if a package without a plugin was asked for by its name."""
+    """Install packages. Returns the installer's exit code, or 1 if a package that was requested by its name has no
+    plugin."""
     command = ["install", *(["--upgrade"] if arguments.upgrade else [])]
     for name in arguments.names:
         package = name if arguments.editable else _wanted_package(name)
@@ -93,12 +94,12 @@ def _folder_of(package: str) -> Path | None:
 
 
 def _is_other(name: str) -> bool:
-    """Whether it is the name of a package that this project does not have."""
+    """Whether `name` is the name of a package that does not belong to this project."""
     return _BARE.fullmatch(name) is not None and _package(name) not in PACKAGES
 
 
 def _normalized(package: str) -> str:
-    """The one spelling of a package's name, as the Python packaging standards define it."""
+    """The normalized spelling of a package's name, as the Python packaging standards define it."""
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
@@ -124,7 +125,7 @@ def uninstall_packages(arguments: argparse.Namespace) -> int:
 
 
 def _package(name: str) -> str:
-    """What pip shall install for `name`: the short name of a plugin of this project stands for its package."""
+    """Return what pip should install for `name`: the short name of a plugin of this project stands for its package."""
     if not _BARE.fullmatch(name):
         return name
     package = _PREFIX + name.removeprefix(_PREFIX).replace("_", "-").lower()
@@ -132,8 +133,8 @@ def _package(name: str) -> str:
 
 
 def _wanted_package(name: str) -> str:
-    """As `_package`. Raises `ConfigurationError` for what looks like a plugin of this project with a slip: a package index may have
-    a stranger's package of that name."""
+    """Like `_package`, but raises `ConfigurationError` for a name that looks like a misspelled plugin of this project:
+    a package index may have an unrelated package of that name."""
     package = _package(name)
     if _BARE.fullmatch(name) and package not in PACKAGES:
         short = [each.removeprefix(_PREFIX) for each in PACKAGES]
@@ -182,7 +183,7 @@ def _run(command: Sequence[str], *, confirmed: bool = False) -> int:
 
 
 def _installer(command: Sequence[str], *, confirmed: bool = False) -> list[str]:
-    """The command line of pip in this environment, or of uv where pip is missing (`uv tool`, `uvx`, `uv venv`)."""
+    """The command line of pip in this environment, or of uv if pip is missing (`uv tool`, `uvx`, `uv venv`)."""
     if util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", *command, *(["--yes"] if confirmed else [])]
     if (uv := shutil.which("uv")) is not None:

@@ -45,7 +45,7 @@ _LIMITS: Final = (
 )
 _OPTIONS: Final = ("admin", "model", "tool", *_LIMITS, "priority", "weight", "expires")
 _FIELDS: Final = {"model": "models", "tool": "tools"}
-"""Options whose setting has another name."""
+"""Options whose setting has a different name."""
 
 
 def add_to(commands: Commands) -> None:
@@ -183,7 +183,7 @@ def _in_toml(value: object) -> str:
 
 
 def _made(arguments: argparse.Namespace, name: str, key: str) -> ApiKey:
-    """The key with what the command line says that it may do."""
+    """Create a key with the permissions and limits that the command line sets."""
     made = ApiKey(
         name=name,
         sha256=hash_key(key),
@@ -199,7 +199,7 @@ def _made(arguments: argparse.Namespace, name: str, key: str) -> ApiKey:
 
 
 def _valid(key: ApiKey) -> ApiKey:
-    """`key`. Raises `ConfigurationError` if no server would read it."""
+    """Return `key`. Raises `ConfigurationError` if a server would not accept it."""
     try:
         return msgspec.json.decode(msgspec.json.encode(key), type=ApiKey)
     except msgspec.ValidationError as error:
@@ -247,7 +247,7 @@ def _limits(key: ApiKey) -> str:
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the command line gives to keys that are there. Raises `ConfigurationError` if it gives none."""
+    """The settings that the command line changes in existing keys. Raises `ConfigurationError` if there are none."""
     changes = {
         _FIELDS.get(option, option): value
         for option in _OPTIONS
@@ -301,7 +301,8 @@ async def _set(store: ResponseStore, which: str, changes: Mapping[str, Any]) -> 
 
 
 def _chosen(keys: Sequence[StoredKey], which: str) -> list[StoredKey]:
-    """The keys of the name `which`, or those whose SHA-256 begins so. Raises `ConfigurationError` if there are none."""
+    """The keys with the name `which`, or with a SHA-256 that begins with it. Raises `ConfigurationError` if there are
+    none."""
     named = [key for key in keys if key.name == which]
     hashed = [key for key in keys if len(which) >= 8 and key.sha256.startswith(which.lower())]
     if not (named or hashed):
@@ -323,7 +324,7 @@ async def _revoke(store: ResponseStore, which: str) -> None:
 def _in_store(
     arguments: argparse.Namespace, work: Callable[[ResponseStore], Coroutine[Any, Any, None]]
 ) -> None:
-    """Do `work` with the store of the configuration. Raises `ConfigurationError`."""
+    """Call `work` with the configured store. Raises `ConfigurationError`."""
     config = configuration(arguments)
     if not config.server.stored_keys:
         raise ConfigurationError(

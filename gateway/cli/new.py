@@ -110,7 +110,7 @@ def skeleton(kind: str, name: str) -> Iterator[tuple[Path, str]]:
 _NEEDS = {"store": ("litegate-memory",)}
 """Packages of this repository that a new plugin needs."""
 _TESTS_NEED = {"renderer": ("litegate-scripted",), "api": ("litegate-scripted", "litegate-chat-template", "litegate-parsers", "litegate-memory")}  # fmt: skip
-"""Those that its tests need."""
+"""Packages of this repository that the tests of a new plugin need."""
 _USAGE = {
     "tool": Template("[tools.${name}]"),
     "engine": Template('[models.my-model]\nengine = "${name}"'),

@@ -19,7 +19,8 @@ from gateway.plugins import PluginSet, installed_plugins, load_plugins
 
 
 def plugins_with(command: str | None) -> PluginSet:
-    """The plugins among which `command` is looked up: the one of that name if it registers the command, else all. None: all."""
+    """Load the plugins in which to look up `command`: only the plugin of that name if it registers the command,
+    otherwise all. None loads all."""
     if command in {each.name for each in installed_plugins()}:
         found = load_plugins(PluginsConfig(allow=[str(command)]), strict=False)
         if command in found.names("command"):
@@ -28,8 +29,8 @@ def plugins_with(command: str | None) -> PluginSet:
 
 
 def add_commands(commands: Commands, plugins: PluginSet, complete: Callable[[str], bool]) -> None:
-    """Add the commands of `plugins` to the command line. Those for which `complete` is false have no arguments, which are
-    not needed for a list of the commands. Raises `ConfigurationError` if a plugin cannot add its arguments."""
+    """Add the commands of `plugins` to the command line. Commands for which `complete` is false get no arguments, which
+    a list of the commands does not need. Raises `ConfigurationError` if a plugin cannot add its arguments."""
     for offer in plugins.offers("command"):
         parser = commands.add_parser(offer.name, help=offer.summary)
         if complete(offer.name):
@@ -37,8 +38,8 @@ def add_commands(commands: Commands, plugins: PluginSet, complete: Callable[[str
 
 
 def _made(offer: Offer[MakeCommand], parser: argparse.ArgumentParser) -> RunCommand:
-    """Let the plugin add the arguments. The function that runs the command raises `ConfigurationError` for any error
-    but a closed pipe and a full disk, which are no fault of the plugin."""
+    """Let the plugin add its arguments. Returns the function that runs the command; it raises `ConfigurationError` for
+    any error except a closed pipe and a full disk, which are not the plugin's fault."""
     try:
         run = offer.make(parser)
     except Exception as error:  # a third-party plugin may raise anything
@@ -74,7 +75,7 @@ def _fail(offer: Offer[MakeCommand], how: str, error: Exception) -> NoReturn:
 
 
 def check_known(command: str, plugins: PluginSet) -> None:
-    """Raise `ConfigurationError` if `command` is that of a plugin that is not installed, or not loaded."""
+    """Raise `ConfigurationError` if `command` belongs to a plugin that is not installed, or not loaded."""
     for failure in plugins.failures:
         if failure.plugin.name == command:
             raise ConfigurationError(
@@ -87,5 +88,5 @@ def check_known(command: str, plugins: PluginSet) -> None:
 
 
 def command_names(plugins: PluginSet) -> list[str]:
-    """The names of commands of plugins, with those of packages of this project that are not installed."""
+    """The names of the commands of plugins, including those of this project's packages that are not installed."""
     return sorted({*plugins.names("command"), *names_of("command")})

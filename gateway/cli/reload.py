@@ -27,7 +27,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Signal the servers, if the configuration has no mistake."""
+    """Signal the servers to reload, if the configuration has no mistake."""
     if os.name != "posix":
         raise ConfigurationError("This system has no SIGHUP: restart the server instead.")
     from gateway.server.pid_file import servers_of  # needs a POSIX system

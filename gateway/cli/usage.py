@@ -20,7 +20,7 @@ from gateway.commands.terminal_text import one_line
 
 _DAY: Final = 86_400
 _WIDTHS: Final = {"day": ("1d", _DAY, 31), "hour": ("1h", 3600, 168), "minute": ("1m", 60, 1440)}
-"""By name: `bucket_width`, its seconds, and the most that one page shows."""
+"""For each width by name: the `bucket_width`, its seconds, and the maximum number of buckets on a page."""
 
 _MAX_PAGES: Final = 1000
 
@@ -31,7 +31,7 @@ class _Amount(Struct):
 
 
 class _Result(Struct):
-    """A result of any of the three lists."""
+    """A result of any of the three endpoints for usage and costs."""
 
     api_key_id: str | None = None
     model: str | None = None
@@ -130,7 +130,7 @@ def _print_costs(client: ApiClient, start: int) -> None:
 
 
 def _money(value: float) -> str:
-    """With four decimals, or as many as show three digits of a smaller amount."""
+    """Format an amount with four decimals, or with as many as show three digits of a smaller amount."""
     small = 0.0 < value < 0.1
     return f"{value:.{min(12, 2 - floor(log10(value))) if small else 4}f}"
 
@@ -139,7 +139,7 @@ def _time(bucket: _Bucket, seconds: int) -> str:
     try:
         start = datetime.fromtimestamp(bucket.start_time, UTC)
     except (OverflowError, ValueError, OSError):
-        return str(bucket.start_time)  # no time that can be
+        return str(bucket.start_time)  # outside the range of dates
     return f"{start:{'%Y-%m-%d' if seconds == _DAY else '%Y-%m-%d %H:%M'}}"
 
 

@@ -1,1 +1,1 @@
-"""What commands share: arguments, the client of an API, text for terminals."""
+"""Code that commands share: arguments, the client of an API, text for terminals."""

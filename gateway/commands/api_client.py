@@ -1,4 +1,4 @@
-"""Requests to a server with OpenAI's API, by the standard library alone: the core has no HTTP client."""
+"""Requests to a server with OpenAI's API. Uses only the standard library, because the core has no HTTP client."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from gateway.net.tls import https_handler
 T = TypeVar("T")
 
 SECONDS: Final = 600.0
-"""Time limit for connecting, and for each read, in seconds. The same as that of OpenAI's SDK."""
+"""Time limit for connecting, and for each read, in seconds. OpenAI's SDK has the same limit."""
 MAX_LINE: Final = 64 << 20
-"""Longest line of a stream in bytes; the last event has the whole response."""
+"""Maximum length of a line of a stream in bytes. The last event contains the whole response."""
 MAX_BODY: Final = 16 << 20
 MAX_ERROR: Final = 64 << 10
 _PART: Final = 256 << 10
 
 
 class ApiError(Exception):
-    """The server does not answer as asked. The message is one sentence; parts of it may come from the server."""
+    """A request failed. The message is one sentence; parts of it may come from the server."""
 
     def __init__(
         self, message: str, *, param: str | None = None, status: int | None = None
@@ -53,7 +53,7 @@ class ModelEntry(Struct):
 
     id: str
     capabilities: list[str] | None = None
-    """None if the server does not say."""
+    """None if the server does not report them."""
     state: str | None = None
 
 
@@ -72,14 +72,14 @@ class _Envelope(Struct):
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any) -> None:
-        """urllib would send the API key to another host."""
+        """Follow no redirect: urllib would send the API key to another host."""
 
 
 class ApiClient:
     """Sends requests to the API at `url`."""
 
     def __init__(self, url: str, api_key: str) -> None:
-        """Raises `ConfigurationError` for what is not a URL, or no key."""
+        """Raises `ConfigurationError` for an invalid URL or key."""
         try:
             parts = urlsplit(url)
             host = parts.hostname
@@ -168,7 +168,8 @@ class ApiClient:
 
     @contextmanager
     def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
-        """The events of a response. Leaving the context closes the connection, which cancels a running response.
+        """Send a request for a response and provide its events. Leaving the context closes the connection, which
+        cancels a running response.
 
         Raises `ApiError`.
         """
@@ -202,7 +203,7 @@ class ApiClient:
     def _answer(
         self, path: str, body: bytes | Iterable[bytes] | None, headers: Mapping[str, str] = {}
     ) -> Iterator[http.client.HTTPResponse]:
-        """A successful answer, which is closed afterwards."""
+        """Provide a successful answer, which is closed at the end of the context."""
         request = Request(f"{self.url}{path}", data=body, headers={**self._headers, **headers})  # noqa: S310  # http or https
         with self._failures():
             answer = self._opener.open(request, timeout=SECONDS)
@@ -211,7 +212,7 @@ class ApiClient:
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """Convert the errors of requests. Nothing but requests may happen inside."""
+        """Convert the errors of requests to `ApiError`. The context must contain nothing but requests."""
         try:
             yield
         except HTTPError as error:

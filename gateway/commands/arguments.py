@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what they mean; tables for people."""
+"""Arguments that several commands share, and their meaning; tables for output."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MODEL is one of:
   http://host:port            a server of vLLM, SGLang or llama.cpp, with a tokenizer here or on the hub
   https://host/v1#NAME        the model NAME of another server with OpenAI's API
 """
-"""What `MODEL` may be, for help texts."""
+"""Explains `MODEL` in help texts."""
 
 
 def add_config_argument(parser: argparse.ArgumentParser) -> None:
-    """`--config FILE`."""
+    """Add `--config FILE`."""
     parser.add_argument(
         "--config",
         type=Path,
@@ -41,23 +41,23 @@ def add_config_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def configuration(arguments: argparse.Namespace, **overrides: Any) -> Config:
-    """The configuration from `--config` and the environment. Raises `ConfigurationError`."""
+    """Load the configuration from `--config` and the environment. Raises `ConfigurationError`."""
     return load_config(arguments.config, os.environ, **overrides)
 
 
 API = "http://127.0.0.1:8000/v1"
-"""Where the API is, if nothing says otherwise."""
+"""The address of the API if no other is given."""
 API_DEFAULT = (
     f"default: $OPENAI_BASE_URL, else where the configuration listens on this machine, else {API}"
 )
 
 
 def api_url(named: str | None, environ: Mapping[str, str]) -> str:
-    """The API to ask: `named`, else `OPENAI_BASE_URL`, else that of the server of this machine with the configuration of
-    the environment or of the current folder. Raises `ConfigurationError` if that cannot be read.
+    """The URL of the API to use: `named`, else `OPENAI_BASE_URL`, else the URL of the server on this machine with the
+    configuration of the environment or of the current folder. Raises `ConfigurationError` if that cannot be read.
 
-    A configuration with an address other than loopback and all addresses is not followed: whoever wrote it would get the
-    API key of whoever stands in its folder.
+    The configured address is used only if it is a loopback address or stands for all addresses. Otherwise the author of
+    the file could receive the API key of a user who runs a command in its folder.
     """
     url = named or environ.get("OPENAI_BASE_URL")
     if url:

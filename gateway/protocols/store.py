@@ -197,7 +197,7 @@ class BufferedAppends(Protocol):
     def open_log(self, response_id: str, notify: Notification, *, attempt: int = 0) -> Append:
         """Return a function that appends to the log of a stored response, for the process that runs it.
 
-        The function returns True or False, like `append_events`, if the write completes at once. Otherwise it returns
+        The function returns True or False, like `append_events`, if the write completes immediately. Otherwise it returns
         None, and `notify` is called once from the event loop, in the order of the calls. If a write fails, those queued
         behind it fail with it and are not written. `advance`, `append_events` and `count_events` of the same response
         wait for all pending writes.

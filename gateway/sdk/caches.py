@@ -1,4 +1,4 @@
-"""Caches that keep what was used last."""
+"""Caches that keep the most recently used values."""
 
 from gateway.caches import ComputedCache, LruCache
 

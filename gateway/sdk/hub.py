@@ -1,4 +1,4 @@
-"""Models by name: finding and downloading the files of a hub's repositories, and showing how far that is."""
+"""Models of a hub by name: finding and downloading the files of repositories, and showing the progress."""
 
 from gateway.config.hub_names import HubName, hub_name_of
 from gateway.hub.client import Hub

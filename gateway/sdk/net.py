@@ -1,4 +1,4 @@
-"""The hosts and addresses that a request can make the gateway connect to."""
+"""Checks of the hosts and addresses to which a request can make the gateway connect."""
 
 from gateway.net.guard import (
     AddressRefused,

@@ -1,5 +1,5 @@
-"""Running functions in helper processes, which are killed at a deadline, and tasks within a context; what several owners use at once,
-shared between them; folders that end with their process."""
+"""Functions in helper processes that are killed at a deadline, tasks within a context, fair shares of limited resources
+between owners, and temporary folders that are removed when their process ends."""
 
 from gateway.process_pool import (
     FunctionFailed,
