@@ -48,7 +48,7 @@ class UsageCount(Struct, frozen=True, kw_only=True):
     bucket: int
     """The number of the period: minutes, hours or days since 1970, in UTC."""
     api: str
-    """As `AnswerUsage.api`."""
+    """The short name of the API, like `AnswerUsage.api`."""
     principal: str | None
     """The principal's name; None for anonymous requests."""
     model: str

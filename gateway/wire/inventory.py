@@ -122,7 +122,8 @@ class ListedRun(Value, frozen=True, kw_only=True):
     first_token_seconds: float | None
     input_tokens: int | None
     output_tokens: int
-    """Output tokens so far; 0 until the end of a generation if the engine reports them only then."""
+    """Output tokens so far. If the engine reports tokens only at the end of a generation, the current one is not
+    included."""
     turns: int
     """Number of generations."""
     error_code: str | None

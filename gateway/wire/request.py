@@ -103,7 +103,7 @@ class ResponseRequest(SharedParameters, kw_only=True, omit_defaults=True, dict=T
 
     @property
     def conversation_id(self) -> str | None:
-        """The conversation's id, in whichever form it was sent."""
+        """The conversation's id, sent as a string or in an object."""
         if isinstance(self.conversation, ConversationReference):
             return self.conversation.id
         return self.conversation
