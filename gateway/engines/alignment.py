@@ -1,4 +1,4 @@
-"""Aligning output tokens with the bytes that each adds to the text, independently of the engine's decoder."""
+"""Aligning output tokens with the bytes that each of them adds to the text, independently of the engine's decoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Piece = Callable[[int], tuple[str, bytes]]
 
 
 class ScoredToken(NamedTuple):
-    """A token with its log probability, before its bytes are known."""
+    """A token with its log probability. The bytes that it adds to the text are not known yet."""
 
     token_id: int
     logprob: float
@@ -27,14 +27,14 @@ class ScoredToken(NamedTuple):
 def scored(
     token_id: int, logprob: float, alternatives: Iterable[tuple[int, float]], piece: Piece
 ) -> ScoredToken:
-    """A token with its most likely alternatives, best first. Infinite values are replaced by a number that JSON can
-    express."""
+    """A token with its most likely alternatives, best first. Infinite log probabilities are replaced by a number that
+    JSON can represent."""
     top = tuple(_top(other, value, piece) for other, value in alternatives)
     return ScoredToken(token_id, max(logprob, LOWEST_LOGPROB), top, piece(token_id)[1])
 
 
 def as_prompt(token: ScoredToken, piece: Piece) -> TokenLogprob:
-    """A prompt token, with its own bytes."""
+    """A token of the prompt. Its bytes are those of the token in the vocabulary."""
     return _finish(token, token.raw, piece)
 
 
@@ -59,13 +59,13 @@ def _finish(token: ScoredToken, data: bytes, piece: Piece) -> TokenLogprob:
 class TextAligner:
     """Assigns to each output token the bytes that it adds to one generation's text.
 
-    A token is returned once its text is known; held-back stop strings and incomplete characters delay it. Output that
-    is not in the text (the end of a stop string, an incomplete character at the end) has no bytes. The bytes of all
-    tokens add up to the text, however the engine decoded malformed UTF-8.
+    A token is returned once its text is known; held-back stop strings and incomplete characters delay it. Tokens that
+    do not contribute to the text (the end of a stop string, an incomplete character at the end) have no bytes. The
+    bytes of all tokens together are the text, however the engine decodes malformed UTF-8.
     """
 
     def __init__(self, piece: Piece, hidden: frozenset[int]) -> None:
-        """`hidden` are the ids that never become text (special tokens, if they are skipped)."""
+        """`hidden` are the ids that never become text: special tokens, if they are skipped."""
         self._piece = piece
         self._hidden = hidden
         self._held: list[ScoredToken] = []
@@ -74,8 +74,8 @@ class TextAligner:
     def push(
         self, tokens: Iterable[ScoredToken], text: str, *, ended_by_token: bool, last: bool
     ) -> list[TokenLogprob]:
-        """The tokens whose bytes are now known. `ended_by_token`: the last token ended the output and is not part of
-        the text."""
+        """Add tokens and text. Returns the tokens whose bytes are known now. `ended_by_token`: whether the last token
+        ended the output and is not part of the text."""
         self._held += [
             token._replace(raw=b"") if token.token_id in self._hidden else token for token in tokens
         ]
@@ -86,13 +86,13 @@ class TextAligner:
         if self._held or self._text:
             settled += self._rest(last=last)
             if self._text and settled and not self._held:
-                # Text without a token, such as at the start of some sentencepiece outputs.
+                # Text without a token, for example at the start of some sentencepiece outputs.
                 settled[-1] = _with_more(settled[-1], self._text)
                 self._text = b""
         return settled
 
     def _exact_tokens(self) -> list[TokenLogprob]:
-        """The tokens whose own bytes match the next bytes of the text."""
+        """The next tokens whose bytes in the vocabulary match the next bytes of the text."""
         position = 0
         settled: list[TokenLogprob] = []
         for token in self._held:
@@ -106,7 +106,7 @@ class TextAligner:
         return settled
 
     def _rest(self, *, last: bool) -> list[TokenLogprob]:
-        """The tokens that follow one whose bytes do not match the text."""
+        """The tokens from the first one on whose bytes in the vocabulary do not match the text."""
         held, text = self._held, self._text
         if held and not last and len(held[0].raw) > len(text) and held[0].raw.startswith(text):
             return []  # the rest of the text is held back
@@ -141,11 +141,11 @@ def _with_more(token: TokenLogprob, data: bytes) -> TokenLogprob:
 
 
 def _as_decoded(raw: Sequence[bytes]) -> list[bytes]:
-    """The bytes that each token adds to the decoded text: whole characters byte by byte, malformed ones as a
-    replacement character of the token that makes them malformed."""
+    """The bytes that each token adds to the decoded text. Complete characters are added byte by byte; a malformed one
+    is a replacement character of the token that makes it malformed."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     added: list[bytes] = []
-    # How many bytes of an incomplete character each token contains, by token index.
+    # The bytes of an incomplete character, each part with the index of its token.
     unfinished: list[tuple[int, bytes]] = []
     for place, data in enumerate(raw):
         carried = b"".join(part for _, part in unfinished)

@@ -30,7 +30,7 @@ from gateway.shares import current_owner
 _decoder = msgspec.msgpack.Decoder(Constraint)
 MAX_BYTES = 16 << 20
 _ENTRY_BYTES = 200
-"""What a cached result takes besides its content."""
+"""Memory in bytes of a cached result, without its content."""
 
 
 class CompileFailure(Struct, frozen=True, array_like=True):
@@ -41,7 +41,7 @@ class CompileFailure(Struct, frozen=True, array_like=True):
     unsupported: bool = False
     """Whether the argument is valid, but not supported by this engine."""
     code: str | None = None
-    """The error's code, if it is not that of its kind."""
+    """The code of the error, if it differs from the code of this type of error."""
 
 
 class Compiled(Struct, frozen=True, array_like=True):
@@ -52,7 +52,8 @@ class Compiled(Struct, frozen=True, array_like=True):
 
 
 def compiled(make: Callable[[], Any]) -> Any:
-    """The result of `make`, or its refusal, as plain values. For functions that run in a helper process."""
+    """Call `make`. Returns a `Compiled` with its result or its refusal, as plain values. For functions that run in a
+    helper process."""
     try:
         return msgspec.to_builtins(Compiled(make()))
     except Unsupported as error:
@@ -132,8 +133,9 @@ class Compiler:
         """Number of compilations; cache hits are not counted."""
 
     async def __call__(self, *arguments: Any, key: str | None = None) -> Any:
-        """The result for `arguments`. `key` is the owner, by default that of the current request: owners neither wait for each
-        other nor share results, whose time would tell what another one has used.
+        """The result of the function for `arguments`. `key` is the owner, by default the owner of the current request.
+        Owners do not wait for each other. They share no results, because the response time would tell what another
+        owner has used.
 
         Raises `InvalidRequest` if the compilation is refused, or exceeds the time or memory limit.
         """
@@ -165,7 +167,7 @@ class Compiler:
                 "(compile_seconds). Make it simpler: fewer alternatives, repetitions and references.",
                 ("schema",),
             )
-        except HelperDied:  # not cached: the process may have ended for another reason
+        except HelperDied:  # not cached, because the process may have ended for another reason
             raise InvalidRequest(
                 "It takes too much memory to compile. Make it simpler: fewer alternatives, repetitions and references.",
                 param="schema",

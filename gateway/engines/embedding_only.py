@@ -1,4 +1,4 @@
-"""What engines share whose model embeds and does not generate."""
+"""Base class and checks for engines whose model embeds and does not generate."""
 
 from __future__ import annotations
 

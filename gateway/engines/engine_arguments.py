@@ -18,10 +18,10 @@ def check_engine_arguments(
     reserved: Mapping[str, str],
     known: Collection[str] | None,
 ) -> None:
-    """Raise `ConfigurationError` for a name in the table `args` of `where` that `library` must not get from there.
+    """Raise `ConfigurationError` for a name that must not be in the table `args` of `where`.
 
-    `fields` are the names that have a place of their own in `where`; `reserved` maps names that the gateway sets to what
-    to use instead; `known` are the library's own names, or None if they are not known.
+    `fields` are the names that are keys of `where` itself. `reserved` maps names that the gateway sets to what must be
+    used instead. `known` are the names of the engine arguments of `library`, or None if they are unknown.
     """
     for name in args:
         if name in reserved:

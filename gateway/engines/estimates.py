@@ -1,6 +1,7 @@
-"""Estimated token counts, where neither a tokenizer nor the server's own count is at hand.
+"""Estimating token counts, for use without a tokenizer and without a count from the server.
 
-A token is four ASCII characters or two others: about right for English and for Chinese text, and never far too small.
+Four ASCII characters or two other characters count as a token. This is about right for English and for Chinese text,
+and never much too small.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gateway.deltas import CallStarted, Delta
 from gateway.protocols import ChatPrompt
 
 _MEDIA_TOKENS: Final = 256
-"""What an image, a sound or a file counts as. Their data says nothing about how many tokens a model makes of them."""
+"""Number of tokens that an image, a sound or a file counts as. The real number cannot be derived from its data."""
 _MEDIA: Final = frozenset(
     {
         "audio",
@@ -30,11 +31,11 @@ _MEDIA: Final = frozenset(
         "video_url",
     }
 )
-"""Types of content parts, of Chat Completions and Responses."""
+"""Types of content parts with media, in Chat Completions and Responses."""
 
 
 class TokenEstimate:
-    """Adds up an estimate from pieces of text. How the text is cut does not matter."""
+    """Adds up an estimate from pieces of text. The result does not depend on how the text is divided into pieces."""
 
     __slots__ = ("_quarters",)
 
@@ -66,7 +67,7 @@ class TokenEstimate:
 
 
 def estimated_tokens(texts: Iterable[str | Sequence[int]]) -> int:
-    """The estimate of all `texts`; of those that are tokens already, their number."""
+    """The estimate for all `texts` together. Texts that are given as tokens are counted exactly."""
     tokens = 0
     for text in texts:
         if isinstance(text, str):
@@ -79,7 +80,8 @@ def estimated_tokens(texts: Iterable[str | Sequence[int]]) -> int:
 
 
 def estimated_prompt(prompt: ChatPrompt) -> int:
-    """The estimate of a prompt of messages: their texts, the definitions of tools, and what else a template writes."""
+    """The estimate for a prompt of messages: their texts, the definitions of tools, and the markup that a template
+    adds."""
     estimate = TokenEstimate()
     _add(prompt.messages, estimate)
     if prompt.tools or prompt.extra:

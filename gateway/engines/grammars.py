@@ -1,4 +1,4 @@
-"""Conversion of grammars and schemas to xgrammar's own syntax, and their verification. Imports xgrammar."""
+"""Converting grammars and schemas to xgrammar's syntax, and verifying them. Imports xgrammar."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def schema_to_ebnf(schema: Mapping[str, Any], max_whitespace: int | None) -> str
 
 
 def tokenizer_info(tokenizer: Any, vocabulary: int) -> str:
-    """xgrammar's description of a Hugging Face tokenizer, as JSON. Raises xgrammar's error for an unknown one."""
+    """xgrammar's description of a Hugging Face tokenizer, as JSON. Raises xgrammar's error for an unknown tokenizer."""
     info: str = TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocabulary).serialize_json()
     return info
 

@@ -1,4 +1,5 @@
-"""What engines read of models of Hugging Face's library `transformers`, as they have loaded them."""
+"""Reading settings, templates and tokens of models that engines have loaded with Hugging Face's library
+`transformers`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def recommended_sampling(generation_config: Mapping[str, Any]) -> Sampling | Non
 
 
 def ending_tokens(first: int | None, more: int | Iterable[int] | None) -> tuple[int, ...]:
-    """The ids of the tokens that end an output: the tokenizer's `first`, then those of the generation configuration."""
+    """The ids of the tokens that end an output: `first`, from the tokenizer, then `more`, from the generation
+    configuration."""
     found = [] if first is None else [int(first)]
     listed = [more] if isinstance(more, int) else more or ()
     found += [token_id for token_id in listed if token_id not in found]
@@ -39,11 +41,12 @@ class ChatTemplates(Struct, frozen=True, kw_only=True):
 
     default: str | None = None
     tool_use: str | None = None
-    """The one for conversations with tools, if there is one of its own."""
+    """The template for conversations with tools, if it differs from the default."""
 
 
 def named_templates(value: Any) -> ChatTemplates:
-    """The templates in a value of `chat_template`: a text, or several by name, as `tokenizer_config.json` and processors have them."""
+    """The templates in a value of `chat_template`, as in `tokenizer_config.json` and in processors: one text, or
+    several by name."""
     if isinstance(value, str):
         return ChatTemplates(default=value)
     if isinstance(value, list):
@@ -52,20 +55,21 @@ def named_templates(value: Any) -> ChatTemplates:
         return ChatTemplates()
     named = {name: text for name, text in value.items() if isinstance(text, str)}
     tool_use = named.get("tool_use")
-    # Of a model that has only a template for tools, it is the one for all.
+    # A template for tools is used for all conversations if it is the only one.
     return ChatTemplates(default=named.get("default", tool_use), tool_use=tool_use)
 
 
 def chat_templates_of(tokenizer: Any) -> ChatTemplates:
-    """The chat templates of the model's processor, which are in a file beside the tokenizer, and the tokenizer's own."""
+    """The chat templates of a model: those of its processor, from a file in the folder of the tokenizer, and those of
+    the tokenizer itself."""
     found = named_templates(getattr(tokenizer, "chat_template", None))
     processor = _processor_templates(getattr(tokenizer, "name_or_path", ""))
     return with_processor_template(found, processor)
 
 
 def with_processor_template(own: ChatTemplates, processor: ChatTemplates) -> ChatTemplates:
-    """The templates of a model whose tokenizer and processor may both have some. The processor's shows images; with tools, the
-    tokenizer's is used, as vLLM does."""
+    """Combine the templates of a model's tokenizer (`own`) and processor. The processor's template is preferred because
+    it shows images. For conversations with tools the tokenizer's template is used, as by vLLM."""
     if processor.default is None or processor.default == own.default:
         return own
     tools = processor.tool_use or own.tool_use or own.default
@@ -78,8 +82,8 @@ def chat_template_of(tokenizer: Any) -> str | None:
 
 
 def _processor_templates(model: Any) -> ChatTemplates:
-    """Those in the file `chat_template.json` of a model, in its folder or in the hub's cache. A file `chat_template.jinja` takes
-    its place; tokenizers read that themselves."""
+    """The templates in the file `chat_template.json` of a model, in its folder or in the hub's cache. A file
+    `chat_template.jinja` has precedence; it is read by tokenizers themselves."""
     if not isinstance(model, str) or not model:
         return ChatTemplates()
     try:
@@ -94,7 +98,8 @@ def _processor_templates(model: Any) -> ChatTemplates:
 
 
 def _file_of(model: str, name: str) -> Path | None:
-    """A file of a model, in its folder or in the hub's cache. Raises `ValueError` for what is no name of the hub."""
+    """The path of a file of a model, in its folder or in the hub's cache. Raises `ValueError` if `model` is not a valid
+    name."""
     if (folder := Path(model)).is_dir():
         return folder / name if (folder / name).is_file() else None
     from huggingface_hub import try_to_load_from_cache
@@ -110,7 +115,8 @@ def special_token(tokenizer: Any, name: str) -> str | None:
 
 
 def first_problem(error: Exception) -> str:
-    """One sentence of an error's message: the first problem of pydantic's errors, without their framing."""
+    """One sentence from the message of an error. For errors of pydantic, the first problem without the surrounding
+    text."""
     details = getattr(error, "errors", None)
     if not callable(details) or not (listed := details()):
         return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,6 +1,6 @@
-"""Detecting JSON schema keywords that xgrammar ignores, so that none is dropped silently.
+"""Detecting JSON schema keywords that xgrammar ignores, so that no keyword is dropped silently.
 
-xgrammar 0.2 converts a schema to a grammar and omits what a grammar cannot express, at most with a log message.
+xgrammar 0.2 converts a schema to a grammar. It omits keywords that a grammar cannot express; at most it logs a message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMBINING = ("$ref", "anyOf", "oneOf", "allOf")
 _SPEAKING = frozenset(keyword for keywords in KEYWORDS_OF_TYPE.values() for keyword in keywords)
 # Keywords from which xgrammar infers a missing `type`.
 _INFERRED_BY = {"object": ("properties",), "array": ("items", "prefixItems")}
-# Pairs of which only one is enforced.
+# Pairs of keywords of which only one is enforced.
 _EXCLUSIVE = (
     ("minLength", "pattern"),
     ("maxLength", "pattern"),
@@ -107,7 +107,7 @@ def _problems(schema: Any, path: str) -> Iterator[str]:
 
 
 def _untyped(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Keywords that belong to a type that the schema does not name."""
+    """Keywords for types that are not in the schema's `type`."""
     if "type" in schema:
         return
     inferred = {kind for kind, keys in _INFERRED_BY.items() if any(key in schema for key in keys)}

@@ -1,4 +1,4 @@
-"""Finding the part of a request that an unenforceable constraint came from."""
+"""Finding the part of a request from which an unenforceable constraint comes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gateway.protocols import EngineRequest
 def locate_error(
     error: InvalidRequest, request: EngineRequest, enforceable: Callable[[Constraint], bool]
 ) -> None:
-    """Set the place of `error`, if the request's turn shows which part is at fault.
+    """Set the position of `error`, if the request's turn shows which part is unenforceable.
 
-    `enforceable` tells for a single node whether the engine supports it. Tools are named in the message, since their
-    indices in the request may differ from those in the turn.
+    `enforceable` tells whether the engine supports a single node. Tools are given by name, in the message, because
+    their indices in the request may differ from those in the turn.
     """
     turn, constraint = request.turn, request.constraint
     if error.at or turn is None or constraint is None:

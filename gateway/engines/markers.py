@@ -1,4 +1,4 @@
-"""Recognizing added tokens that are markup: markers of turns, calls, results and reasoning."""
+"""Recognizing added tokens that are markup: markers of messages, calls, results and reasoning."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 from typing import Final
 
 _CONTROL = re.compile(r"<[|｜].+>|<.+[|｜]>|\[/?[A-Z][A-Z0-9_]*\]|◁[^◁▷]+▷", re.DOTALL)
-"""`<|eot_id|>`, `<|channel>`, `<tool_call|>`, `<｜User｜>`, `[/INST]`, `◁think▷`: these do not occur as ordinary text."""
+"""Tokens whose form does not occur in ordinary text: `<|eot_id|>`, `<|channel>`, `<tool_call|>`, `<｜User｜>`, `[/INST]`,
+`◁think▷`."""
 _NAMED = re.compile(
     r"[<\[]/?[^<>\[\]\s]*(?:think|thought|reason|reflect|tool|func|call|invoke|param(?!>)|arg_|observation|turn|"
     r"response|result|answer)[^<>\[\]\s]*[>\]]",
     re.IGNORECASE,
 )
-"""`<tool_call>`, `</think>`, `<arg_key>`, `<start_of_turn>`; but not HTML, which some vocabularies have as tokens."""
+"""Markup by name: `<tool_call>`, `</think>`, `<arg_key>`, `<start_of_turn>`. Does not match HTML, which is in some
+vocabularies as tokens."""
 _TURN = re.compile(
     r"user|assistant|system|human|\bbot\b|developer|\bINST\b|im_start|im_end|eo[ts]|eom|bos|of.?(?:text|sentence|turn)|"
     r"endoftext|header|role|^<[|｜](?:start|end)[|｜]>$",
@@ -38,12 +40,13 @@ KNOWN: Final = (
 
 
 def is_turn_marker(text: str) -> bool:
-    """Whether a marker begins or ends a turn. Some vocabularies do not declare these as special (`<｜User｜>`)."""
+    """Whether a marker begins or ends a message. Some vocabularies do not declare such tokens as special
+    (`<｜User｜>`)."""
     return _TURN.search(text) is not None
 
 
 def is_marker(text: str, template: str = "") -> bool:
-    """Whether the added token `text` is markup: by its form, or because the chat template contains it."""
+    """Whether the added token `text` is markup, because of its form or because the chat template contains it."""
     if _CONTROL.fullmatch(text) or _NAMED.fullmatch(text):
         return True
     return bool(_SHAPED.fullmatch(text)) and text in template

@@ -1,4 +1,5 @@
-"""Prompts with images or sounds for engines that take them as text with a marker in the place of each, as llama.cpp does."""
+"""Writing prompts with images or sounds as text, with a marker for each of them, as engines such as llama.cpp need
+them."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from gateway.errors import InvalidRequest
 from gateway.protocols import AddedToken, PlacedMedia
 
 _BREAK: Final = "\u2060"
-"""Word joiner. It is put into texts that spell a control token, so that they are not read as one."""
+"""Word joiner. It is inserted into ordinary text that spells a control token, so that the engine does not read it as
+one."""
 
 
 class MediaText:
-    """Writes prompts of one model. The engine reads control tokens in them, so texts that spell some are changed.
-    Thread-safe."""
+    """Writes the prompts of one model. The engine recognizes control tokens in the text, so ordinary text that spells
+    one is changed. Thread-safe."""
 
     def __init__(
         self,
@@ -24,7 +26,7 @@ class MediaText:
         encode: Callable[[str], Sequence[int]],
         decode: Callable[[Sequence[int]], str],
     ) -> None:
-        """`added` are the tokenizer's added tokens, by their text. `decode` keeps them."""
+        """`added` are the tokenizer's added tokens, by their text. `decode` must not remove them."""
         self._added = {token.id: text for text, token in added.items()}
         self._encode = encode
         self._decode = decode
@@ -42,7 +44,8 @@ class MediaText:
         return "".join(parts)
 
     def check(self, ids: Sequence[int], media: Sequence[PlacedMedia], marker: str) -> None:
-        """Raise `InvalidRequest` if the text of the prompt would be read as other control tokens than it has."""
+        """Raise `InvalidRequest` if the engine would recognize other control tokens in the text than the prompt
+        contains."""
         read = self._encode(self.write(ids, media, marker))
         if [token for token in read if token in self._added] != [
             token for token in ids if token in self._added
@@ -54,7 +57,7 @@ class MediaText:
             )
 
     def _text(self, ids: Sequence[int], spelled: re.Pattern[str]) -> str:
-        """The text of tokens. What is not an added token spells none."""
+        """The text of tokens. Ordinary tokens are written so that their text spells no added token."""
         parts: list[str] = []
         start = 0
         for place, token in enumerate(ids):

@@ -3,14 +3,15 @@
 A tokenizer recognizes its special tokens, and other added ones such as `<tool_call>`, anywhere in a text. A renderer
 therefore states the origin of each part of a prompt, and `OriginEncoder` ensures that
 
-- a special token, or one that marks a turn, comes only from text of the template,
-- an added token that formats use for calls, results and reasoning comes only from text of the template and of the
-  assistant's own messages,
-- everything else has the same ids as when the whole text is encoded.
+- a special token, or one that begins or ends a message, comes only from text of the template,
+- an added token that output formats use for calls, results and reasoning comes only from text of the template and of
+the
+  assistant's messages,
+- all other text has the same ids as when the whole prompt is encoded.
 
-The ids of a conversation are kept by segments: a prompt is cut behind control tokens of the template that divide it
-(`AddedToken.divides`), about once for each message. Of a prompt that has some of the same segments, only what lies between the
-first and the last new one is encoded.
+The ids of a conversation are cached by segments: a prompt is cut after certain control tokens of the template
+(`AddedToken.divides`), about once for each message. If a prompt has segments in common with earlier prompts, only the
+text from its first to its last new segment is encoded.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Origin(IntEnum):
     TEMPLATE = 0
     """Written by the renderer: markup, whose control tokens are encoded as such."""
     ASSISTANT = 1
-    """The assistant's own messages: markers are encoded as such, special tokens are not."""
+    """The assistant's messages. Markers in them are encoded as control tokens, special tokens are not."""
     OUTSIDE = 2
     """Anything else: messages, results, documents, names, descriptions, schemas, arguments, variables."""
 
 
 Part: TypeAlias = tuple[str, Origin]
 
-# Looking up a member of an enumeration in its class costs several times as much as a name of the module.
+# Looking up an enumeration's member in its class takes several times as long as looking up a name of the module.
 _TEMPLATE, _OUTSIDE = Origin.TEMPLATE, Origin.OUTSIDE
 
 _NO_WORD = "\U0010fffd\u0378"
@@ -52,9 +53,9 @@ _GAP = 1000
 """Number of consecutive undefined ids after which a vocabulary is considered to end."""
 _ANCHORS = ("\n", "a", ".")
 _LEAST_KEPT = 1000
-"""Length in characters of prompts that are encoded as a whole: to look up their segments takes as long."""
+"""Length in characters below which a prompt is encoded as a whole: looking up its segments would take as long."""
 _LONG_PART = 10_000
-"""Length in characters of a template's own text whose division is not kept."""
+"""Length in characters above which the division of a template's text is not cached."""
 
 
 class _Match(NamedTuple):
@@ -64,7 +65,7 @@ class _Match(NamedTuple):
 
 
 class _Divided(NamedTuple):
-    """A text of the template, divided behind the last token that divides prompts."""
+    """A text of the template, divided after its last token that divides prompts."""
 
     head: str
     token: str
@@ -72,31 +73,31 @@ class _Divided(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """A stretch of a prompt that is tokenized apart from the others."""
+    """A segment of a prompt. Its ids do not depend on other segments."""
 
     before: str
     """The control token before it; empty at the start of a prompt."""
     parts: list[Part]
-    """They end with a control token, but for those of the last segment."""
+    """The parts of the segment. They end with a control token, except in the last segment."""
 
 
 class _Cuts(NamedTuple):
-    """The segments of a prompt. What is not looked at but by their keys is not made."""
+    """The segments of a prompt, by their keys. Segments whose ids are cached are not made."""
 
     keys: list[tuple[object, ...]]
-    """For each segment, all that its ids depend on, and the scope of the prompt."""
+    """The key of each segment: the scope of the prompt, and everything on which the segment's ids depend."""
     ends: list[tuple[int, _Divided | None]]
-    """The number of the part in which each segment ends, and that part; None with the number of all parts for a segment that ends
-    with the prompt."""
+    """The end of each segment: the index of the part that it ends in, with the division of this part. For a segment
+    that ends with the prompt, the number of parts, with None."""
 
 
 class OriginEncoder:
-    """Encodes prompts with one tokenizer. Thread-safe if the tokenizer is. Costs one `encode` and about one check per
-    token; several times that if untrusted text contains control tokens.
+    """Encodes prompts with one tokenizer. Thread-safe if the tokenizer is. Takes one `encode` and about one check per
+    token; several times as long if untrusted text contains control tokens.
 
-    `template` is the source of the chat template, if any: the added tokens in it are markers, as are those in
-    `markers`. Added tokens in `placeholders`, which stand for images, come only from the template. Token ids are kept for
-    later prompts in at most `cache_bytes` bytes.
+    `template` is the source of the chat template, if any: the added tokens in it are markers, and so are those in
+    `markers`. Added tokens in `placeholders`, which stand for images, are only accepted from the template. Token ids
+    are cached for later prompts in at most `cache_bytes` bytes.
     """
 
     def __init__(
@@ -122,17 +123,18 @@ class OriginEncoder:
             for text, token in self._protected.items()
             if token.special or text in places or is_turn_marker(text)
         )
-        """Tokens that only the template may write; messages, even the assistant's, may not."""
+        """Tokens that are only accepted from the template, not from messages, even the assistant's."""
         ids = {token.id for token in self._protected.values()}
         self._unknown = frozenset(ids.intersection(tokenizer.encode(_NO_WORD) if ids else ()))
-        """Ids that stand for characters outside the vocabulary; these occur in ordinary text."""
+        """Ids that stand for characters outside the vocabulary. They also result from ordinary text."""
         self._ids = frozenset(ids - self._unknown)
         self._unknown_texts = [
             t for t, token in self._protected.items() if token.id in self._unknown
         ]
         checked = [t for t, token in self._protected.items() if token.id in self._ids]
         self._overlapping = _overlap(checked, added)
-        """Whether one added token can begin inside another, so that text could consume a part of the template's."""
+        """Whether one added token can begin inside another, so that untrusted text could take up a part of a token that
+        the template has written."""
         self._longest = max(map(len, checked), default=0)
         self._pattern = any_of(checked, overlapping=False)
         self._everywhere = any_of(checked, overlapping=True) if self._overlapping else None
@@ -149,12 +151,12 @@ class OriginEncoder:
         self._cache = TokenCache(cache_bytes) if cache_bytes and self._dividing else None
 
     def ordinary(self, text: str) -> list[int]:
-        """Token ids of a text, without any control token."""
+        """The token ids of a text from outside. Control tokens in it are encoded as ordinary text."""
         return self.encode([(text, Origin.OUTSIDE)])
 
     def encode(self, parts: Sequence[Part], *, scope: str | None = None) -> list[int]:
-        """Token ids of the prompt that consists of `parts`. They are kept for other prompts with the same `scope`, unless that is
-        None."""
+        """The token ids of the prompt that consists of `parts`. They are cached for other prompts with the same
+        `scope`, unless it is None."""
         cache, ids = self._cache, None
         long = sum([len(part) for part, _ in parts]) >= _LEAST_KEPT
         if long and cache is not None and scope is not None:
@@ -165,7 +167,7 @@ class OriginEncoder:
         text = "".join([part for part, _ in parts])
         ids = self._tokenizer.encode(text)
         found: list[int] = []
-        for start in range(0, len(ids), AT_ONCE):  # other threads run between
+        for start in range(0, len(ids), AT_ONCE):  # in pieces, between which other threads can run
             some = ids if len(ids) <= AT_ONCE else ids[start : start + AT_ONCE]
             found += filter(self._ids.__contains__, some)
         unknown = any(unknown in text for unknown in self._unknown_texts)
@@ -179,7 +181,7 @@ class OriginEncoder:
         key: list[object] = [scope, ""]
         for number, (text, origin) in enumerate(parts):
             if origin is not _TEMPLATE:
-                # Not the origin itself: to hash a member of an enumeration is slow.
+                # A number instead of the origin: hashing a member of an enumeration is slow.
                 key += (1 if origin is _OUTSIDE else 2, text)
                 continue
             long = len(text) > _LONG_PART
@@ -198,7 +200,7 @@ class OriginEncoder:
         return _Cuts(keys, ends)
 
     def _segments(self, parts: Sequence[Part], cuts: _Cuts, first: int, end: int) -> list[_Segment]:
-        """The segments from number `first` up to `end`."""
+        """The segments with the indices from `first` up to, but not including, `end`."""
         segments: list[_Segment] = []
         start, last = cuts.ends[first - 1] if first else (-1, None)
         for stop, divided in cuts.ends[first:end]:
@@ -221,7 +223,7 @@ class OriginEncoder:
     def _encode_segments(
         self, parts: Sequence[Part], scope: str, cache: TokenCache
     ) -> list[int] | None:
-        """Token ids of a prompt; None if it has to be encoded as a whole."""
+        """The token ids of a prompt, with the use of the cache; None if the prompt must be encoded as a whole."""
         cuts = self._cuts(parts, scope)
         found = cache.get_all(cuts.keys)
         if None in found:
@@ -241,8 +243,8 @@ class OriginEncoder:
         return together.tolist()
 
     def _ids_of(self, segments: Sequence[_Segment]) -> list[list[int]] | None:
-        """The ids of adjacent segments, from one call of the tokenizer. None if it does not find exactly the control tokens that
-        are in the text."""
+        """The ids of each of several adjacent segments, from one call of the tokenizer. None if the tokenizer does not
+        find exactly the control tokens that are in the text."""
         before = segments[0].before
         parts = [part for segment in segments for part in segment.parts]
         if before:
@@ -259,7 +261,7 @@ class OriginEncoder:
             return None
         allowed: list[bool] | None = None
         own = sum(len(self._in_template(part)) for part, origin in parts if origin is _TEMPLATE)
-        if own != len(matches):  # somebody else writes some
+        if own != len(matches):  # some are not written by the template
             prompt = _Prompt(text, parts)
             allowed = [self._allows(prompt, match) for match in matches]
         made: list[list[int]] = []
@@ -284,7 +286,7 @@ class OriginEncoder:
             if origin is _TEMPLATE:
                 own += self._in_template(part)
         if self._number_of_matches(text) == len(own):
-            return own  # nobody else writes any, and none has a part of another one's text: they do not overlap
+            return own  # all are written by the template, and no token takes up a part of another: none overlap
         expected: list[int] = []
         run: list[Part] = []
         for each in parts:
@@ -323,7 +325,7 @@ class OriginEncoder:
                 yield _Match(found.start(), found.end(), found[0])
 
     def _allows(self, prompt: _Prompt, match: _Match) -> bool:
-        """Whether the origin of a token's text, at its position, may write the token."""
+        """Whether the control token `match` is accepted from the origin of its text."""
         strict = self._overlapping or match.text in self._strict
         most = Origin.TEMPLATE if strict else Origin.ASSISTANT
         return prompt.origin(match.start, match.end) <= most
@@ -343,7 +345,7 @@ class OriginEncoder:
         if not unknown and found == in_text:
             return self._replaced(ids, allowed)
         if not unknown and all(allowed) and _is_subsequence(found, in_text):
-            return ids  # the tokenizer recognizes fewer of them
+            return ids  # the tokenizer recognizes only some of them
         return self._in_pieces(prompt)
 
     def _spells_unknown(self, prompt: _Prompt) -> bool:
@@ -376,7 +378,7 @@ class OriginEncoder:
         return made + self._piece(before, prompt.text[at:])
 
     def _trusted(self, prompt: _Prompt) -> Iterator[_Match]:
-        """The control tokens in text whose origin may write them; only this text is searched."""
+        """The control tokens that are accepted from their origins. Text from outside is not searched."""
         for start, end in prompt.inside():
             run = prompt.text[start:end]
             for found in self._matches(run):
@@ -385,7 +387,7 @@ class OriginEncoder:
                     yield match
 
     def _piece(self, before: str, text: str) -> list[int]:
-        """The ids of a control token, and of the text that follows it as encoded in this context."""
+        """The ids of a control token, and of the text after it, encoded in this context."""
         head = [self._protected[before].id] if before else []
         if not text:
             return head
@@ -414,15 +416,15 @@ class OriginEncoder:
         return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _spell(self, token: int) -> tuple[int, ...]:
-        """The text of a control token in ordinary tokens."""
+        """The text of a control token, encoded as ordinary tokens."""
         spelled = self._spelled.get(token)
         if spelled is None:
             spelled = self._spelled[token] = self._spelling(self._text_of[token])
         return spelled
 
     def _spelling(self, text: str) -> tuple[int, ...]:
-        """Encode the text in two halves, so that it is no longer a token; if the halves contain tokens, encode single
-        characters."""
+        """Encode the text in two parts, so that it is no longer one token. If the parts contain control tokens, encode
+        single characters."""
         data = text.encode()
         good: list[list[int]] = []
         for at in (2, 1, len(text) - 1):
@@ -436,7 +438,8 @@ class OriginEncoder:
         return tuple(self._of_bytes(data) or (good[0] if good else ()))
 
     def _of_bytes(self, data: bytes) -> list[int]:
-        """`data` in tokens of single characters or bytes, searched in the whole vocabulary; empty if there are none."""
+        """Encode `data` as tokens of single characters or bytes, from the whole vocabulary. Empty if some are
+        missing."""
         if self._short is None:
             self._short = self._find_short()
         short = self._short
@@ -446,7 +449,7 @@ class OriginEncoder:
         return [token for token in ids if token is not None] if None not in ids else []
 
     def _find_short(self) -> dict[bytes, int]:
-        """The ordinary tokens that are no longer than one character."""
+        """The ordinary tokens of at most four bytes (one character), by their bytes."""
         found: dict[bytes, int] = {}
         missing = 0
         for token in range(_MAX_TOKENS):
@@ -463,7 +466,7 @@ class OriginEncoder:
         return found
 
     def _plain(self, text: str) -> list[int]:
-        """Token ids of a text inside another text, without a leading space."""
+        """The token ids that a text has inside another text, without a leading space."""
         ids = self._tokenizer.encode(text)
         data = text.encode()
         if self._bytes(ids) == data:
@@ -502,7 +505,7 @@ class _Prompt:
         return max(self._origins[first:last])
 
     def inside(self) -> Iterator[tuple[int, int]]:
-        """The ranges that the template and the assistant wrote."""
+        """The ranges of the text that come from the template and the assistant."""
         start = 0
         for at, origin in zip(self._starts, self._origins, strict=True):
             if origin is _OUTSIDE:
@@ -518,7 +521,7 @@ class _Prompt:
 def _added_tokens(
     tokenizer: Tokenizer, template: str, markers: Iterable[str]
 ) -> Mapping[str, AddedToken]:
-    """The tokenizer's added tokens. If it does not list them, well-known ones are tried."""
+    """The tokenizer's added tokens, by their text. If it does not list them, well-known tokens are tried."""
     if isinstance(tokenizer, KnowsAddedTokens):
         return tokenizer.added_tokens
     found: dict[str, AddedToken] = {}

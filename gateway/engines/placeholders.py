@@ -1,4 +1,5 @@
-"""Placeholder tokens: where images stand in prompts of tokens, for engines that put the images' own tokens in their place."""
+"""Placeholder tokens, which mark the positions of images in prompts of tokens. Engines replace them by the tokens of
+the images."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _NAMES: Final = tuple(
 
 
 def placeholder_ids(hf_config: Any) -> frozenset[int]:
-    """The ids of tokens that stand for media, as the configuration of a Hugging Face model names them."""
+    """The ids of the tokens that stand for media, according to the configuration of a Hugging Face model."""
     ids = (getattr(hf_config, name, None) for name in _NAMES)
     return frozenset(each for each in ids if isinstance(each, int))
 
@@ -27,7 +28,7 @@ def check_images(
     placeholders: Collection[int],
 ) -> None:
     """Raise `InvalidRequest` for media other than images, for images that are not at a placeholder, and for placeholders
-    without an image, on which engines may fail."""
+    without an image: engines may crash on these."""
     for placed in media:
         if placed.media.kind != "image" or not takes_images:
             kind = "images" if placed.media.kind == "image" else "audio"

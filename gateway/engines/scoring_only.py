@@ -1,4 +1,4 @@
-"""What engines share whose model scores texts and does not generate."""
+"""Base class for engines whose model scores texts and does not generate."""
 
 from __future__ import annotations
 

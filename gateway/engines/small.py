@@ -20,16 +20,16 @@ from gateway.constraints import (
 from gateway.engines.xgrammar import nodes
 
 _SMALL = 200
-"""Maximum number of nodes of a constraint, or of schemas in one, that is compiled directly."""
+"""Maximum number of nodes of a constraint that is compiled directly, and of schemas in it."""
 _FEW = 32
 _SHORT = 64
 """Maximum length of a text that ends or interrupts free text, in characters."""
 _LOOPS = 2
-"""Maximum number of parts that repeat without a bound. More of them may read one text in very many ways."""
+"""Maximum number of parts that repeat without a bound. With more of them, one text may match in very many ways."""
 _PLAIN = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "nullable"}
 )
-"""Keywords whose grammar is proportional to the schema in size, and unambiguous."""
+"""Keywords whose grammar is unambiguous, and proportional in size to the schema."""
 _SAYS_NOTHING = frozenset(
     {"title", "description", "default", "examples", "$schema", "$id", "$comment"}
 )
@@ -75,7 +75,7 @@ def is_small(constraint: Constraint) -> bool:
 
 
 def _begins_with_text(constraint: Constraint) -> bool:
-    """Whether what satisfies the constraint begins with a fixed text, and so is not empty."""
+    """Whether all texts that satisfy the constraint begin with a fixed text, so that none of them is empty."""
     while isinstance(constraint, Sequence) and constraint.parts:
         constraint = constraint.parts[0]
     return isinstance(constraint, Const) and constraint.text != ""

@@ -7,49 +7,50 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 _NOWHERE = ""
-"""Follows the end of a stop string: no character is equal to it."""
+"""In place of the character after the end of a stop string. It is equal to no character."""
 
 
 class StopAutomaton:
-    """Stop strings as one automaton (Aho and Corasick, 1975), which is never changed: many searches may share it.
+    """Stop strings as one automaton (Aho and Corasick, 1975). It is immutable: many searches may share it.
 
-    A state is the beginning of a stop string: the longest with which the text so far ends. Reading a character takes a constant
-    time on average over the text, however many stop strings there are and however long they are. Building takes about a
-    microsecond for each of their characters, and some 30 bytes.
+    A state is the longest beginning of a stop string with which the text so far ends. Reading a character takes
+    constant time, averaged over the text, whatever the number and the length of the stop strings. Building the
+    automaton takes about a microsecond and 30 bytes for each of their characters.
     """
 
     __slots__ = ("_depth", "_owner", "fail", "firsts", "follow", "forks", "found", "stops")
 
     def __init__(self, stops: Iterable[str]) -> None:
         self.stops = tuple(dict.fromkeys(stop for stop in stops if stop))
-        """Without those that are empty or repeated."""
+        """The stop strings, without empty and repeated ones."""
         self.follow: list[str] = [_NOWHERE]
-        """For each state, the character that leads from it to the next number."""
+        """For each state, the character that leads from it to the state with the next number."""
         self.forks: dict[int, dict[str, int]] = {}
-        """The other characters that lead on from a state, and where to."""
+        """Maps a state to the other characters that lead from it to a longer state, with the numbers of these
+        states."""
         self.fail = array("i", [0])
-        """For each state, the longest state that it ends with, apart from itself."""
+        """For each state, the longest other state with which its text ends."""
         self.found = array("i", [-1])
-        """For each state, which stop string it ends with, of several the longest; -1 if none."""
+        """For each state, the index of the longest stop string with which its text ends; -1 if there is none."""
         self._depth = array("i", [0])
         self._owner = array("i", [0])
-        """A stop string that begins with the state."""
+        """For each state, the index of a stop string that begins with its text."""
         for number, stop in enumerate(self.stops):
             self._add(number, stop)
         self._link()
         self.firsts = frozenset(stop[0] for stop in self.stops)
-        """The characters that lead on from the beginning."""
+        """The first characters of the stop strings."""
 
     def text(self, state: int, *, less: int = 0) -> str:
-        """The text that a state stands for, without its last `less` characters."""
+        """The text of a state, without its last `less` characters."""
         return self.stops[self._owner[state]][: self._depth[state] - less]
 
     def length(self, state: int) -> int:
-        """Its length."""
+        """The length of a state's text in characters."""
         return self._depth[state]
 
     def _add(self, number: int, stop: str) -> None:
-        """Add the states of a stop string. Those that are new follow each other."""
+        """Add the states of a stop string. New states have consecutive numbers."""
         state = 0
         for at, char in enumerate(stop):
             following = self._next(state, char)
@@ -75,14 +76,14 @@ class StopAutomaton:
         self._owner.extend([number] * more)
 
     def _next(self, state: int, char: str) -> int:
-        """Where `char` leads from `state`, without falling back; -1 if nowhere."""
+        """The longer state to which `char` leads from `state`; -1 if there is none."""
         if self.follow[state] == char:
             return state + 1
         fork = self.forks.get(state)
         return -1 if fork is None else fork.get(char, -1)
 
     def _link(self) -> None:
-        """Set `fail` and complete `found`, the shorter states first."""
+        """Set `fail` and complete `found`, from shorter to longer states."""
         fail, found, step = self.fail, self.found, self._next
         waiting = deque([0])
         while waiting:
@@ -102,13 +103,16 @@ class StopAutomaton:
 
 
 class StopStrings:
-    """Finds the stop string that ends first, of several that end there the longest. How the text is chunked changes nothing. Holds
-    back only text that may become one. The work depends on the length of the text alone."""
+    """Finds the stop string that ends first; the longest, if several end at the same position.
+
+    Holds back only text that may be the beginning of a stop string. The result does not depend on how the text is
+    divided into chunks. The time depends only on the length of the text.
+    """
 
     __slots__ = ("_automaton", "_state")
 
     def __init__(self, stops: Sequence[str] | StopAutomaton) -> None:
-        """Searches for the same stop strings may share an automaton."""
+        """`stops` are the stop strings, or their automaton: several searches for the same stop strings may share it."""
         if stops and not isinstance(stops, StopAutomaton):
             stops = StopAutomaton(stops)
         self._automaton = stops if isinstance(stops, StopAutomaton) and stops.stops else None
@@ -116,11 +120,12 @@ class StopStrings:
 
     @property
     def held(self) -> str:
-        """The beginning of a possible stop string."""
+        """The text that is held back: the beginning of a possible stop string."""
         return "" if self._automaton is None else self._automaton.text(self._state)
 
     def feed(self, text: str, *, searching: bool = True) -> tuple[str, str | None, str]:
-        """Returns the text to release, the stop string that ended it or None, and the text after it.
+        """Add a chunk of text. Returns the text to release, the stop string that ended it or None, and the text after
+        it.
 
         If `searching` is False, all text is released.
         """
@@ -151,12 +156,13 @@ class StopStrings:
         return self._released(before, text, automaton.length(state)), None, ""
 
     def rest(self) -> str:
-        """The text held back at the end of the output."""
+        """The text that is still held back. To be called at the end of the output."""
         rest, self._state = self.held, 0
         return rest
 
     def _released(self, before: int, text: str, kept: int) -> str:
-        """What was held in the state `before`, and `text`, without the last `kept` characters."""
+        """The text that was held back in the state `before`, and `text`, without the last `kept` characters of both
+        together."""
         if not before:
             return text[: len(text) - kept]
         assert self._automaton is not None

@@ -1,7 +1,7 @@
-"""Searching long texts for the texts of tokens, in pieces between which other threads run.
+"""Searching long texts for the texts of tokens, in pieces, so that other threads can run in between.
 
-A regular expression holds the interpreter's lock until it has found something: a text of megabytes without any would keep the event
-loop from running for as long as it is searched.
+A regular expression holds the interpreter's lock until it finds a match. In a text of megabytes without a match, this
+would stop the event loop for the time of the search.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 AT_ONCE: Final = 65_536
-"""Number of characters that are searched at once: milliseconds, whatever they are."""
+"""Number of characters that are searched in one piece. This takes milliseconds, whatever the text."""
 
 
 def found_in(
     text: str, pattern: re.Pattern[str], *, longest: int, at_once: int = AT_ONCE
 ) -> Iterator[re.Match[str]]:
-    """`pattern.finditer(text)`. A match, with what the pattern looks ahead for, has at most `longest` characters, and does not depend on
-    the text before it."""
+    """The matches of `pattern.finditer(text)`. A match, including the pattern's look-ahead, must have at most `longest`
+    characters, and must not depend on the text before it."""
     start, end = 0, len(text)
     while start < end:
         until = start + at_once
@@ -32,8 +32,8 @@ def found_in(
 
 
 def any_of(texts: Sequence[str], *, overlapping: bool) -> re.Pattern[str] | None:
-    """A pattern that finds the longest of `texts` at a position. `overlapping`: the match is in group 1, and further
-    matches may begin inside it."""
+    """A pattern that finds the longest of `texts` at each position. If `overlapping`, the match is in group 1, and
+    further matches may begin inside it."""
     if not texts:
         return None
     trie: dict[str, dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""The bytes of tokens, from the texts that stand for them in a vocabulary."""
+"""Finding the bytes of tokens from the texts that represent them in a vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPACE = "\u2581"
 
 
 def token_reader(tokenizer: Any) -> TokenReader:
-    """The function that reads the tokens of a tokenizer of the library `tokenizers`, added tokens excepted."""
+    """The function that reads the tokens of a tokenizer of the library `tokenizers`, except added tokens."""
     decoders = _decoder_types(tokenizer)
     if "ByteLevel" in decoders:
         return byte_level_reader(byte_level_alphabet())
@@ -23,7 +23,8 @@ def token_reader(tokenizer: Any) -> TokenReader:
         return sentencepiece_bytes
 
     def by_decoding(token_id: int, token: str) -> bytes:
-        """What the token adds after itself, because at the start of a text spaces may be removed."""
+        """The bytes that the token adds to a text that ends with the same token: spaces at the start of a text may be
+        removed."""
         once = tokenizer.decode([token_id], skip_special_tokens=False)
         twice = tokenizer.decode([token_id, token_id], skip_special_tokens=False)
         return str(twice)[len(once) :].encode()
@@ -32,8 +33,8 @@ def token_reader(tokenizer: Any) -> TokenReader:
 
 
 def byte_level_alphabet() -> dict[str, int]:
-    """The bytes by the characters of byte-level vocabularies, as in GPT-2's encoder: printable bytes represent themselves, the
-    others are mapped to characters from U+0100 on."""
+    """Maps the characters of byte-level vocabularies to bytes, as in GPT-2's encoder: printable bytes represent
+    themselves, and the others are represented by characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = (byte for byte in range(0x100) if byte not in printable)
     return {chr(byte): byte for byte in printable} | {
@@ -42,26 +43,27 @@ def byte_level_alphabet() -> dict[str, int]:
 
 
 def byte_level_reader(alphabet: Mapping[str, int]) -> TokenReader:
-    """Reads tokens that are written in `alphabet`."""
+    """The function that reads tokens written in the characters of `alphabet`."""
 
     def read(token_id: int, token: str) -> bytes:
         try:
             return bytes(alphabet[character] for character in token)
         except KeyError:
-            # A token that was added without being declared: plain text.
+            # An added token that is not declared as such. Its text is not encoded.
             return token.encode()
 
     return read
 
 
 def sentencepiece_bytes(token_id: int, token: str) -> bytes:
-    """Reads a token of SentencePiece: one byte as `<0x0A>`, or a text in which spaces are marked."""
+    """The bytes of a token of SentencePiece: one byte, written as `<0x0A>`, or a text in which spaces are marked."""
     byte = _BYTE.fullmatch(token)
     return bytes.fromhex(byte[1]) if byte else token.replace(_SPACE, " ").encode()
 
 
 def _decoder_types(tokenizer: Any) -> set[str]:
-    """The types of a tokenizer's decoder and of nested ones; `Metaspace` also for its equivalent sequence."""
+    """The types of a tokenizer's decoder and of the decoders in it. `Metaspace` also stands for its equivalent
+    sequence."""
     if tokenizer.decoder is None:
         return set()
     outer = json.loads(tokenizer.decoder.__getstate__())

@@ -1,4 +1,4 @@
-"""A bounded memory of texts' token ids."""
+"""A bounded cache of the token ids of texts."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from array import array
 from collections.abc import Hashable, Iterable, Sequence
 
 _ENTRY = 500
-"""Bytes of an entry beside its texts and its token ids, at most."""
+"""Maximum size of an entry in bytes, without its texts and its token ids."""
 
 
 class TokenCache:
-    """Maps keys made of texts to token ids, in at most `max_bytes` bytes. What was not asked for the longest is dropped first.
+    """Maps keys made of texts to token ids, in at most `max_bytes` bytes. The least recently used entries are dropped
+    first.
 
-    Thread-safe. Keys have in them everything that the ids depend on, and whose they are: a look-up of what another client
-    has sent is faster, which nobody else may see.
+    Thread-safe. A key must contain everything on which the ids depend, and also their owner: the faster look-up would
+    tell another owner which texts were sent.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        # Two generations, instead of an order of use that each look-up changes. The older one is dropped as a whole.
+        # Two generations instead of an order of use, which each look-up would change. The older one is dropped as a whole.
         self._most = max_bytes // 2
         self._newer: dict[Hashable, tuple[array[int], int]] = {}
         self._older: dict[Hashable, tuple[array[int], int]] = {}
@@ -27,11 +28,11 @@ class TokenCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Sequence[int] | None:
-        """The ids that were kept under `key`; None if there are none."""
+        """The ids that were kept with `key`; None if there are none."""
         return self.get_all((key,))[0]
 
     def get_all(self, keys: Sequence[Hashable]) -> list[Sequence[int] | None]:
-        """The ids that were kept under each of `keys`; None where there are none."""
+        """The ids that were kept with each of `keys`; None for keys without ids."""
         entries = list(map(self._newer.get, keys))
         if not all(entries):
             for index, key in enumerate(keys):
@@ -41,7 +42,8 @@ class TokenCache:
         return [entry and entry[0] for entry in entries]
 
     def keep(self, key: Hashable, texts: Iterable[str], ids: Sequence[int]) -> None:
-        """Keep `ids` under `key`, whose strings are `texts`. Does nothing if they take more than half of the cache."""
+        """Keep `ids` with `key`. `texts` are the strings in the key. Does nothing if all this takes more than half of
+        the cache."""
         made = array("I", ids)
         self._add(key, (made, _ENTRY + made.itemsize * len(made) + sum(map(sys.getsizeof, texts))))
 

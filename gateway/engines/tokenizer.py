@@ -1,4 +1,4 @@
-"""A Hugging Face tokenizer as the gateway's `Tokenizer`: exact bytes per token, and thread-safe."""
+"""A Hugging Face tokenizer as the gateway's `Tokenizer`, thread-safe and with the exact bytes of each token."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class HfTokenizer:
                 token.content: token_id for token_id, token in added.items() if token.special
             }
             self._size = self._fast.get_vocab_size(with_added_tokens=True)
-            # The library cuts a text at these before it normalizes what is between them.
+            # The library cuts a text at these tokens before it normalizes the text between them.
             dividing = {
                 token.content
                 for token in added.values()
@@ -59,7 +59,7 @@ class HfTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens written in the text become their ids."""
         if self._fast is not None:
-            # Unlike `encode`, it does not hold the interpreter's lock, nor find the places of tokens in the text.
+            # Unlike `encode`, this releases the interpreter's lock, and does not compute the positions of tokens in the text.
             (encoded,) = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
             ids: list[int] = encoded.ids
             return ids
@@ -82,7 +82,8 @@ class HfTokenizer:
         return found
 
     def piece(self, token_id: int) -> tuple[str, bytes]:
-        """A token as text, with replacement characters, and as bytes. Empty for ids that only pad the vocabulary."""
+        """A token as text, with replacement characters for malformed UTF-8, and as bytes. Empty for ids that only pad
+        the vocabulary."""
         found = self._pieces.get(token_id)
         if found is None:
             try:

@@ -21,11 +21,11 @@ class Translation(Struct):
     """The translation of a constraint."""
 
     arguments: dict[str, Any] | None
-    """Arguments of the engine's own structured outputs. None: anything is allowed."""
+    """Arguments of the engine's structured outputs; None if all outputs are allowed."""
     unwanted: list[int]
-    """Special tokens to exclude, because the constraint treats them as the text that they are written with."""
+    """Ids of special tokens to exclude, because the engine's constraint would treat them as ordinary text."""
     verified: bool = False
-    """Whether the engine has accepted it."""
+    """Whether a trial compilation or the engine has accepted it."""
 
 
 class Translations:
@@ -45,8 +45,8 @@ class Translations:
         self._found.put(key, translated, size)
 
     def of(self, constraint: Constraint) -> Translation:
-        """The translation of a constraint. Raises `Unsupported` if it cannot be enforced, and errors of the
-        `Enforcement`'s functions."""
+        """The translation of a constraint. Raises `Unsupported` if the constraint cannot be enforced, and errors of the
+        functions of `Enforcement`."""
         key, size = _key(constraint)
         translated = self._found.get(key)
         if translated is None:

@@ -1,4 +1,4 @@
-"""Trial compilation for xgrammar in a helper process, before an engine gets a constraint. Only the helper imports
+"""Compiling a constraint for xgrammar in a helper process, before it is passed to an engine. Only the helper imports
 xgrammar.
 
 vLLM and TensorRT-LLM compile in threads of their workers, which cannot be interrupted.
@@ -23,7 +23,7 @@ from gateway.protocols import EngineRequest
 from gateway.temporary_folders import TemporaryFolder
 
 _MEMORY = 24 << 30
-"""Address space limit of a helper: PyTorch, which xgrammar imports, reserves much and uses little."""
+"""Address space limit of a helper in bytes. PyTorch, which xgrammar imports, reserves much and uses little."""
 
 
 class Trials:
@@ -37,7 +37,8 @@ class Trials:
         seconds: float,
         tokenizer_info: str | None = None,
     ) -> None:
-        """`tokenizer_info` is xgrammar's, as JSON. If None, grammars are parsed but not compiled for a vocabulary."""
+        """`tokenizer_info` is xgrammar's description of the tokenizer, as JSON. If None, grammars are parsed but not
+        compiled for a vocabulary."""
         self._translations = translations
         self._settings = {
             "backend": by.backend,
@@ -60,15 +61,16 @@ class Trials:
         )
 
     async def prepare(self, request: EngineRequest) -> None:
-        """Ensure that `translations` has the constraint of a request, unless there is none, or it is small enough to be
-        translated directly. Can be cancelled, which the compiling by an engine's own workers cannot.
+        """Translate and compile the constraint of a request, and store the result in `translations`. Does nothing if
+        the constraint is small enough to be translated directly. Can be cancelled, unlike the compilation in an
+        engine's workers.
 
-        Raises `InvalidRequest` if it cannot be enforced, or takes too long.
+        Raises `InvalidRequest` if the constraint cannot be enforced, or takes too long.
         """
         constraint = request.constraint
         if constraint is None or is_small(constraint):
             return
-        # Asked even if the translation is known: the time must not tell an owner which schemas others have sent.
+        # Done even if there is a translation: the response time must not tell an owner which schemas others have sent.
         path = None if self._file is None else str(self._file)
         data = encoded(constraint)
         try:
@@ -84,7 +86,7 @@ class Trials:
         self.forget()
 
     def forget(self) -> None:
-        """Remove the file."""
+        """Remove the file with the description of the tokenizer."""
         if self._folder is not None:
             self._folder.remove()
 

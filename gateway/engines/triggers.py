@@ -7,8 +7,8 @@ from gateway.errors import Unsupported
 
 
 def after_trigger(body: Constraint, trigger: str) -> Constraint:
-    """The constraint on what follows `trigger`, with which all texts of `body` begin. Raises `Unsupported` if that
-    cannot be determined."""
+    """The constraint on the text after `trigger`. All texts that satisfy `body` must begin with `trigger`. Raises
+    `Unsupported` if this constraint cannot be determined."""
     match body:
         case _ if not trigger:
             return body

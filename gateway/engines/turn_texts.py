@@ -1,4 +1,4 @@
-"""The texts of a turn: finding and changing them, whatever the kinds of its items."""
+"""Finding and changing the texts of a turn, in items of all types."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_TEXT: Final = frozenset(
         "format",
     }
 )  # fmt: skip
-"""Fields of items whose values are names, ids, encoded files or encrypted: not what the model reads as text."""
+"""Fields of items that the model does not read as text: their values are names, ids, encoded files or encrypted."""
 
 
 def texts_of(turn: Turn) -> list[str]:
-    """All texts that the model reads: of messages, reasoning, calls, results, instructions, documents, descriptions of tools
-    and variables of the template. Not the names of tools, and no files or images."""
+    """All texts that the model reads: texts of messages, reasoning, calls, results, instructions, documents,
+    descriptions of tools, and variables of the template. Does not include names of tools, files and images."""
     found: list[str] = []
 
     def collect(text: str) -> str:
@@ -34,7 +34,7 @@ def texts_of(turn: Turn) -> list[str]:
 
 
 def changed_turn(turn: Turn, change: Callable[[str], str]) -> Turn:
-    """The turn with each of its texts changed by `change`."""
+    """A copy of the turn in which each text is replaced by the result of `change`."""
     return msgspec.structs.replace(
         turn,
         items=[_changed(item, change) for item in turn.items],

@@ -1,4 +1,4 @@
-"""Translation of a constraint tree for engines with xgrammar: a schema, pattern or grammar, or a structural tag."""
+"""Translating a constraint tree for engines with xgrammar, to a schema, a pattern, a grammar or a structural tag."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gateway.errors import Unsupported
 Format = dict[str, Any]
 """A format of xgrammar's structural tags, as JSON."""
 _SPELT_OUT = 32
-"""Maximum number of repetitions that are written out if the repeated part has special tokens."""
+"""Maximum number of repetitions that are written out one by one, if the repeated part contains special tokens."""
 
 
 class Enforcement(Struct, frozen=True, kw_only=True):
@@ -42,10 +42,10 @@ class Enforcement(Struct, frozen=True, kw_only=True):
     ending: frozenset[int] = frozenset()
     """Ids that end an output."""
     takes_lark: bool = True
-    """Whether a grammar by itself may be Lark."""
+    """Whether a constraint that consists of one grammar may be in the Lark syntax."""
     lark_to_ebnf: Callable[[str], str]
     schema_to_ebnf: Callable[[Mapping[str, Any], int | None], str]
-    """Both raise ValueError for input that they cannot read. The number is `max_json_whitespace`."""
+    """Both functions raise ValueError for input that they cannot read. The integer is `max_json_whitespace`."""
 
 
 def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
@@ -71,10 +71,10 @@ def structured_outputs(constraint: Constraint, by: Enforcement) -> dict[str, Any
 
 
 def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int]:
-    """The special tokens that the constraint does not contain.
+    """The ids of the special tokens that the constraint does not contain.
 
-    xgrammar treats every token as the text that it is written with, so `<|im_start|>` would be allowed in any JSON
-    string. When special tokens are then removed from the text, the string differs from the one that was checked.
+    xgrammar treats each token as its text, so `<|im_start|>` would be allowed in any JSON string. If special tokens are
+    then removed from the text, the string differs from the one that was checked.
     """
     literals = "\0".join(_literals(constraint))
     return [
@@ -85,7 +85,7 @@ def unwanted_special_tokens(constraint: Constraint, by: Enforcement) -> list[int
 
 
 def _single(constraint: Constraint, by: Enforcement) -> dict[str, Any] | None:
-    """The kinds of constraint that the engines support directly."""
+    """The arguments for the kinds of constraint that the engines support directly; None for other kinds."""
     guidance = by.backend == "guidance"
     unbounded = by.max_json_whitespace is None
     match constraint:
@@ -200,7 +200,7 @@ def _sequence(elements: list[Format]) -> Format:
 
 
 def _const(text: str, by: Enforcement) -> Format:
-    """A fixed text. Its special tokens match as tokens, not as their text."""
+    """The format of a fixed text. Special tokens in it match as tokens, not as their text."""
     for special, token_id in by.special.items():
         if special not in text:
             continue
@@ -236,7 +236,7 @@ def _pattern(pattern: str, by: Enforcement) -> str:
 
 
 def nodes(constraint: Constraint) -> Iterator[Constraint]:
-    """The tree's nodes, a parent before its children."""
+    """The nodes of the tree, each parent before its children."""
     yield constraint
     match constraint:
         case Sequence(parts) | OneOf(parts):
