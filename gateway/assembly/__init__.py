@@ -1,1 +1,1 @@
-"""Turning a parser's deltas into items and events: the assembler, item builders, citations and log probabilities."""
+"""Turning a parser's deltas into items and events: assemblers, item builders, citations and log probabilities."""

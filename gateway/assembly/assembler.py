@@ -1,7 +1,7 @@
 """The response assembler: turns a parser's deltas into the events and items of a Response.
 
 It is pure and synchronous: clock and id source are passed in, and it uses no network. Streaming and non-streaming
-answers, background runs and stored records all contain the same objects, each built once by its item assembler.
+answers, background responses and stored records all contain the same objects, each built once by its item assembler.
 
 Guarantees for every sequence of calls: sequence numbers are dense from 0; `response.created` is first; each
 `output_item.added` has one `output_item.done` with the same id and output_index; deltas add up to the text in `done`;
@@ -59,10 +59,11 @@ class ResponseAssembler:
     ) -> None:
         """`new_id(prefix)` returns a fresh id with that prefix; `clock()` returns Unix time in seconds.
 
-        `aligner` is given if log probabilities were requested, `seal` if reasoning items carry `encrypted_content`.
-        `include` is the request's; None includes everything. `known` are earlier calls, whose sources may be cited.
-        `summarizes`: emit reasoning also as a summary. `quiet`: the events are not read, so the response is
-        built without them. `approval_id` returns the id of an approval request for a server label, tool name and arguments.
+        `aligner` is given if log probabilities were requested, `seal` if reasoning items contain `encrypted_content`.
+        `include` are the values of the request's `include`; None includes everything. `known` are earlier calls, whose
+        sources may be cited. `summarizes`: whether reasoning items also contain their text as a summary. `quiet`:
+        whether the response is built without events. `approval_id` returns the id of an approval request for a server
+        label, tool name and arguments.
         """
         self.response = response
         self.events = EventCollector()
@@ -86,7 +87,7 @@ class ResponseAssembler:
         self._compaction: CompactionBuilder | None = None
         self._ended = False
         self.started = False
-        """Whether the events that open the response were made."""
+        """Whether `start` or `resume` was called."""
 
     # Life cycle of the response.
 
@@ -114,7 +115,8 @@ class ResponseAssembler:
         ]
 
     def resume(self, number: int) -> None:
-        """Continue a response in progress whose opening events were sent already; the next event has `number`."""
+        """Continue a response in progress whose opening events were sent already. The next event has the sequence
+        number `number`."""
         self.started = True
         self.response.status = "in_progress"
         self.events.continue_from(number)
@@ -142,7 +144,7 @@ class ResponseAssembler:
         return out
 
     def progressed(self, call: ServerCallBuilder) -> EventList:
-        """Show that a running call is making progress."""
+        """Report progress of a running call."""
         out = self.events.begin_step()
         call.progressed()
         return out
@@ -154,7 +156,7 @@ class ResponseAssembler:
         return out
 
     def approved_call(self, name: str, arguments: str, approval_request_id: str) -> EventList:
-        """Add a call that the client approved since the model wrote it. It is then pending."""
+        """Add a call that the model wrote in an earlier response and the client then approved. It becomes pending."""
         out = self.events.begin_step()
         self.items.approved_call(name, arguments, approval_request_id)
         return out
@@ -170,7 +172,7 @@ class ResponseAssembler:
         return out
 
     def open_compaction(self) -> EventList:
-        """Start a compaction item: the preceding conversation is being summarized."""
+        """Start a compaction item, which reports that the preceding conversation is being summarized."""
         out = self.events.begin_step()
         self._compaction = CompactionBuilder(self._new_id("cmp_"))
         self.items.begin(self._compaction)
@@ -227,7 +229,7 @@ class ResponseAssembler:
         mark_failed(self.response, code, message)
 
     def terminal(self) -> events.Event:
-        """The terminal event. Called once, after the response is stored."""
+        """Return the terminal event. Called once, after the response is stored."""
         number = self._next()
         final = snapshot(self.response)
         match self.response.status:

@@ -38,7 +38,7 @@ def open_call(
     include: Collection[str] | None,
     approval_id: Callable[[str, str, str], str] | None,
 ) -> OpenCall:
-    """Create the builder of a call's item, of the type that the called tool's role determines.
+    """Create the builder of a call's item. The role of the called tool determines the item's type.
 
     For `new_id`, `include` and `approval_id` see `ResponseAssembler`.
     """

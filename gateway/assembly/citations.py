@@ -2,8 +2,8 @@
 
 A mark of a known page becomes a Markdown link, `([example.com](https://example.com/page))`, as in OpenAI's own answers,
 preceded by a space if there is none. Its annotation covers the link without that space. A mark of a known file
-(`【4:0†handbook.pdf】`) is removed together with a space before it, unless a word follows at once; its annotation refers
-to the position. Other text is unchanged. If links are disabled, marks of pages are removed like those of files.
+(`【4:0†handbook.pdf】`) is removed together with a space before it, unless a word follows directly; its annotation refers
+to the position. Other text is unchanged. If links are disabled, marks of pages are removed like marks of files.
 """
 
 from __future__ import annotations
@@ -58,17 +58,18 @@ class CitationReader:
         *,
         links: bool = True,
     ) -> None:
-        """`sources` by cursor, `files` by mark; both may grow. `links`: whether marks of pages are replaced by links."""
+        """`sources` maps cursors to sources, and `files` maps marks to files; both may grow. `links`: whether marks of
+        pages are replaced by links."""
         self._sources = sources
         self._files = files
         self._links = links
         self._held = ""
         self._last = " "
         self._owes_space = False
-        """Whether a space before a mark was removed that a following word needs."""
+        """Whether a space before a mark was removed. It is restored if a word follows."""
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that `text` completes."""
+        """Read `text`. Returns the pieces that it completes."""
         leaves_out = bool(self._files) or not self._links
         if not self._held and not leaves_out and "【" not in text:
             if text:
@@ -123,7 +124,7 @@ class CitationReader:
         return [piece for piece in pieces if piece]
 
     def _without_trailing_space(self, plain: Sequence[str]) -> str:
-        """The text before a removed mark, without its trailing space."""
+        """Return the text before a removed mark, without its trailing space."""
         before = self._spaced("".join(plain))
         if before.endswith(" "):
             before, self._owes_space = before[:-1], True
@@ -131,28 +132,28 @@ class CitationReader:
         return before
 
     def _spaced(self, text: str) -> str:
-        """`text`, preceded by the removed space if it needs one."""
+        """Return `text`, preceded by the removed space if it needs one."""
         if not text or not self._owes_space:
             return text
         self._owes_space = False
         return f" {text}" if text[0].isalnum() or text[0] in _OPENING else text
 
     def _cited(self, cursor: int, line: int) -> Source | None:
-        """The source of a mark. A mark of several lines refers to the source of its first line."""
+        """Return the source of a mark. A mark of several lines refers to the source of its first line."""
         for source in self._sources.get(cursor, ()):
             if source.lines is None or source.lines[0] <= line <= source.lines[1]:
                 return source
         return None
 
     def finish(self) -> list[Piece]:
-        """The pieces held back at the end of the text. The reader can then be reused for another text."""
+        """Return the pieces held back at the end of the text. The reader can then be used for another text."""
         held = self._spaced(self._held)
         self._held, self._last, self._owes_space = "", " ", False
         return [held] if held else []
 
 
 def link_to(url: str) -> str:
-    """A URL as a Markdown link labelled with its host, in parentheses."""
+    """Return a URL as a Markdown link in parentheses, labelled with its host."""
     try:
         host = (urlsplit(url).hostname or url).removeprefix("www.")
     except ValueError:
@@ -162,7 +163,7 @@ def link_to(url: str) -> str:
 
 
 def by_cursor(sources: Iterable[Source]) -> dict[int, list[Source]]:
-    """Group sources by cursor, in order."""
+    """Group sources by cursor, in their order."""
     found: dict[int, list[Source]] = {}
     for source in sources:
         found.setdefault(source.cursor, []).append(source)

@@ -1,7 +1,8 @@
-"""The `include` parameter of requests that list or retrieve, with the same values as when creating.
+"""The `include` parameter of requests that list or retrieve items. It has the same values as in requests that create
+responses.
 
-Items are stored as their response returned them. Fields that were left out are in the record of the call, and are added
-if requested now. Lists omit fields that are not requested.
+Items are stored as their response returned them. Fields that the response left out are in the record of the call, and
+are added if they are requested later. Lists omit fields that are not requested.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ SEALED = "reasoning.encrypted_content"
 
 
 def hidden_parts(item: items.Item, result: ToolResult) -> dict[str, Any]:
-    """Fields of `result` that the call's item does not show, as plain JSON: `sources`, `results` or `outputs`."""
+    """Return the fields of `result` that the call's item does not show, as JSON values: `sources`, `results` or
+    `outputs`."""
     hidden: dict[str, Any]
     match item, result.details:
         case (
@@ -58,7 +60,8 @@ def with_included(
     records: Mapping[str, CallRecord],
     seal: SealReasoning,
 ) -> list[items.Item]:
-    """`shown` with the fields that `include` requests, as far as they are known. `records` are the calls, by item id."""
+    """Return the items `shown` with the fields that `include` requests, as far as they are known. `records` maps item
+    ids to the records of calls."""
     if not include:
         return list(shown)
     return [_with_included(item, include, records, seal) for item in shown]
@@ -72,7 +75,8 @@ async def as_listed(
     sealer: Sealer,
     owner: str | None,
 ) -> list[items.Item]:
-    """The items of a list, with the fields that `include` requests and without those that it could but does not."""
+    """Return the items of a list with the fields that `include` requests, and without fields that it could request but
+    does not."""
     calls = {item.id for item in listed if _hides(item, include)}
     records = await store.find_results(calls, owner=owner) if calls else {}
 
@@ -84,7 +88,7 @@ async def as_listed(
 
 
 def _hides(item: items.Item, include: Collection[str]) -> bool:
-    """Whether the record of this call may have requested fields."""
+    """Whether the record of this item may contain requested fields that the item lacks."""
     match item:
         case items.WebSearchCall(action=items.SearchAction(sources=msgspec.UNSET)):
             return SOURCES in include
@@ -129,7 +133,7 @@ def _with_included(
 
 
 def _without_rest(item: items.Item, include: Collection[str]) -> items.Item:
-    """`item` without the fields that `include` could request but does not."""
+    """Return `item` without the fields that `include` could request but does not."""
     match item:
         case items.Message():
             parts = [_part_without_rest(part, include) for part in item.content]

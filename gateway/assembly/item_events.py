@@ -20,13 +20,13 @@ class ItemView:
         self.parts: list[content.OutputPart] = []
         self.open: content.OutputPart | None = None
         self.text = ""
-        """Of the open part, or of the call's arguments."""
+        """Text of the open part, or of the call's arguments."""
         self.annotations: list[content.Annotation] = []
-        """Of the open part."""
+        """Annotations of the open part."""
         self.ended = False
-        """Whether that text is complete."""
+        """Whether `text` is complete."""
         self.run = False
-        """Whether the log shows that the call has run."""
+        """Whether the log contains the end of the call's run."""
         self.commands: list[str] = []
         """A shell call's completed commands."""
         self.command: str | None = None
@@ -68,7 +68,7 @@ class ItemView:
         return text == self.text if self.ended else text.startswith(self.text)
 
     def cut_off(self) -> items.Item:
-        """The item in its logged state, closed as incomplete."""
+        """Return the item in its logged state, closed as incomplete."""
         item, text = self.item, self.text
         match item:
             case items.Message() | items.Reasoning():
@@ -102,7 +102,7 @@ class ItemView:
             case items.LocalShellCall() | items.ApplyPatchCall() | items.ToolSearchCall():
                 return msgspec.structs.replace(item, status="completed")  # its log was complete
             case _:
-                return item  # added and done at once, so it has no deltas
+                return item  # complete when it is added, so it has no deltas
 
 
 def parts_of(item: items.Item) -> list[content.OutputPart]:
@@ -136,7 +136,7 @@ def annotations_of(part: content.OutputPart) -> list[content.Annotation]:
 
 
 def written_of(item: items.Item) -> str:
-    """The concatenated deltas of a call."""
+    """Return the text that a call's deltas add up to."""
     match item:
         case items.FunctionCall() | items.McpCall():
             return item.arguments
@@ -149,7 +149,7 @@ def written_of(item: items.Item) -> str:
 
 
 def as_added(item: items.Item) -> items.Item:
-    """The item in the state in which it was added."""
+    """Return the item in the state in which `output_item.added` shows it."""
     match item:
         case items.Message():
             return msgspec.structs.replace(item, content=[], status="in_progress")
@@ -173,4 +173,4 @@ def as_added(item: items.Item) -> items.Item:
         case items.ShellCallOutput():
             return msgspec.structs.replace(item, output=[], status="in_progress")
         case _:
-            return item  # added and done at once
+            return item  # complete when it is added

@@ -1,8 +1,8 @@
 """The item assembler: builds the items of an answer from a parser's deltas.
 
-It is pure and synchronous. It is used as it is where the client sees no items but the next prompt needs them (gateway-run calls
-in Chat Completions and in plugins' APIs). The response assembler (`gateway.assembly.assembler`) collects the events of its
-builders.
+It is pure and synchronous. Chat Completions and plugins' APIs use it alone for gateway-run calls: the client sees no
+items, but the next prompt needs them. The response assembler (`gateway.assembly.assembler`) also collects the events of
+its builders.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CLIENT_CALLS = (
     | items.ApplyPatchCall
     | items.ToolSearchCall
 )
-"""Calls that a client runs, or approves."""
+"""Calls that the client runs or approves."""
 
 
 class ItemAssembler:
@@ -88,7 +88,7 @@ class ItemAssembler:
     ) -> None:
         """For the arguments see `ResponseAssembler`. `events` collects the items' events, if they are sent."""
         self.results: dict[str, CallRecord] = {}
-        """By item id: what the model wrote and read in calls whose items do not show it, and reasoning that its engine
+        """Records by item id: input and result of calls whose items do not show them, and reasoning that the engine
         encrypted."""
         self.open: Open | None = None
         """The builder of the item that is being written, if any."""
@@ -128,7 +128,7 @@ class ItemAssembler:
 
     @property
     def calls_client(self) -> bool:
-        """Whether the output so far contains a call that the client runs, or approves."""
+        """Whether the output so far contains a call that the client runs or approves."""
         return any(isinstance(i, CLIENT_CALLS) and not _is_hosted(i) for i in self._slots)
 
     @property
@@ -181,7 +181,7 @@ class ItemAssembler:
             case CallEnded():
                 self._end_call()
             case CitationStarted():
-                if isinstance(self.open, MessageBuilder):  # otherwise it begins with the message
+                if isinstance(self.open, MessageBuilder):  # else at its start
                     self.open.begin_citation()
             case CitationEnded():
                 if isinstance(self.open, MessageBuilder):
@@ -199,7 +199,8 @@ class ItemAssembler:
     def end_generation(self, reason: FinishReason) -> None:
         """Handle the end of a generation: close the items that it left open.
 
-        A gateway-run call that the model stopped in is run: its tool reports the broken arguments to the model.
+        If the model stopped within a gateway-run call, the call is run: its tool reports the broken arguments to the
+        model.
         """
         if reason == "stop" and isinstance(self.open, ServerCallBuilder):
             self._end_call()
@@ -218,7 +219,7 @@ class ItemAssembler:
         self._phase = None
 
     def end(self) -> None:
-        """Close everything that is open, because the answer ends."""
+        """Close all open items, because the answer ends."""
         self.close_open("incomplete")
         for call in self._calls:
             self._slots[call.output_index] = call.close("incomplete")
@@ -231,7 +232,7 @@ class ItemAssembler:
         self._calls.remove(call)
         item = call.finish(result)
         self._slots[call.output_index] = item
-        # These show everything but images.
+        # These two types show the whole result except images.
         if result.seen or not isinstance(item, items.McpCall | items.ShellCallOutput):
             self.results[item.id] = result.record(
                 call.name, call.arguments, hidden_parts(item, result)
@@ -241,7 +242,7 @@ class ItemAssembler:
         self._container_files.update(by_path(result.container_files))
 
     def approved_call(self, name: str, arguments: str, approval_request_id: str) -> None:
-        """Add a call that the client approved since the model wrote it. It is then pending."""
+        """Add a call that the model wrote in an earlier response and the client then approved. It becomes pending."""
         self.close_open("completed")
         role = self._roles[name]
         call = McpCallBuilder(
@@ -260,13 +261,13 @@ class ItemAssembler:
     # Items.
 
     def begin(self, builder: ItemBuilder) -> None:
-        """Begin an item, in the next place of the output."""
+        """Begin an item at the next index of the output."""
         self._slots.append(None)
         builder.events = self._events
         builder.begin(len(self._slots) - 1)
 
     def put(self, output_index: int, item: items.Item) -> None:
-        """Set the finished item of a place."""
+        """Set the finished item at `output_index`."""
         self._slots[output_index] = item
 
     def close_open(self, status: EndStatus) -> None:
@@ -329,7 +330,7 @@ class ItemAssembler:
 
 
 def _is_hosted(item: items.Item) -> bool:
-    """Whether it is a shell call that runs in a container of the gateway."""
+    """Whether `item` is a shell call that runs in a container of the gateway."""
     return isinstance(item, items.ShellCall) and isinstance(
         item.environment, items.ContainerReference
     )

@@ -1,4 +1,4 @@
-"""Log probabilities of the final text alone, aligned with it."""
+"""Log probabilities of the answer's text, without the tokens of reasoning and syntax."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class LogprobAligner:
     """Assigns to each piece of answer text the log probabilities of the tokens that begin in it.
 
     Engines report tokens as bytes; parsers report text with its offset in the raw output, in characters. The bytes are
-    therefore decoded as engines decode them, with malformed ones as replacement characters. Tokens of reasoning,
-    markers and call syntax are skipped. Only tokens whose text is still held back are kept in memory.
+    therefore decoded as engines decode them, with replacement characters for malformed bytes. Tokens of reasoning,
+    markers and call syntax are skipped. Only tokens whose text was not taken yet are kept in memory.
     """
 
     def __init__(self, *, shows_ids: bool = False, every: bool = False) -> None:
-        """`shows_ids`: tokens are shown by their ids, as vLLM's `return_tokens_as_token_ids` has it. `every`: tokens
-        that are not in the text are taken too: special ones, and what ends the output."""
+        """`shows_ids`: whether tokens are shown by their ids, as with vLLM's `return_tokens_as_token_ids`. `every`:
+        whether tokens that are not in the text are included too: special tokens, and the tokens that end the output."""
         self._shows_ids = shows_ids
         self._every = every
         self._tokens: deque[tuple[int, int, TokenLogprob]] = deque()
-        """Each with the offset of its first character and the offset after its last."""
+        """The remaining tokens, each with the offset of its first character and the offset after its last one."""
         self.begin()
 
     def begin(self) -> None:
-        """Start a new generation of the same answer: the parser's offsets start at 0 again."""
+        """Start a new generation of the same answer. The parser's offsets start at 0 again."""
         self._tokens.clear()
         self._at = 0
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -50,9 +50,10 @@ class LogprobAligner:
         self._at += len(text)
 
     def take(self, start: int, text: str) -> list[TokenLogprob]:
-        """The tokens that begin in the slice `text` at character `start`; earlier tokens are dropped.
+        """Remove and return the tokens that begin in the slice `text` at character `start`. Earlier tokens are dropped.
 
-        A token that begins just before the text (the end of a marker and a first letter in one token) is included.
+        A token that begins before the slice and ends in it is included, for example the end of a marker and a first
+        letter.
         """
         if start < 0:
             return []
@@ -65,13 +66,13 @@ class LogprobAligner:
         return taken
 
     def rest(self) -> list[TokenLogprob]:
-        """The tokens at the end of the output that are not in the text; for `every`."""
+        """Remove and return the tokens at the end of the output that are not in the text. Used with `every`."""
         taken = [token_by_id(each) if self._shows_ids else each for _, _, each in self._tokens]
         self._tokens.clear()
         return taken
 
     def beginning(self, at: int) -> int:
-        """Start of the remaining token that spans the position before character `at`; `at` if there is none."""
+        """Return the start of the remaining token that spans the position `at`; or `at` if there is none."""
         for start, last, _ in self._tokens:
             if start >= at:
                 break
@@ -80,7 +81,8 @@ class LogprobAligner:
         return at
 
     def cut(self, at: int) -> None:
-        """Truncate the output at character `at`: tokens after it are removed, and a token across it is shortened."""
+        """Truncate the output at character `at`. Tokens after it are removed, and a token that spans it is
+        shortened."""
         kept = [each for each in self._tokens if each[0] < at]
         if kept and kept[-1][1] > at:
             start, _, token = kept[-1]
@@ -90,7 +92,7 @@ class LogprobAligner:
 
 
 def token_by_id(token: TokenLogprob) -> TokenLogprob:
-    """`token` and its alternatives, with their ids as text (`token_id:5`). Their bytes are the same."""
+    """Return `token` and its alternatives with their ids as text (`token_id:5`). Their bytes do not change."""
     return msgspec.structs.replace(
         token,
         token=f"token_id:{token.token_id}",

@@ -32,19 +32,19 @@ class SandboxLinkReader:
     """
 
     def __init__(self, files: Mapping[str, ContainerFileSource]) -> None:
-        """`files` by path."""
+        """`files` maps paths to files."""
         self._files = files
         self._spellings: dict[str, ContainerFileSource] | None = None
         self._held = ""
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that `text` completes."""
+        """Read `text`. Returns the pieces that it completes."""
         if not self._files:
             return [text] if text else []
         return self._read(self._held + text, last=False)
 
     def finish(self) -> list[Piece]:
-        """The pieces held back at the end of the text. The reader can then be reused for another text."""
+        """Return the pieces held back at the end of the text. The reader can then be used for another text."""
         return self._read(self._held, last=True)
 
     def _read(self, text: str, *, last: bool) -> list[Piece]:
@@ -70,7 +70,7 @@ class SandboxLinkReader:
     def _target(
         self, text: str, start: int, last: bool
     ) -> tuple[ContainerFileSource | None, int] | None:
-        """The file whose path begins at `start`, if any, and the end of the path; None if more text is needed to
+        """Return the file whose path begins at `start`, if any, and the end of the path. None if more text is needed to
         decide."""
         if self._spellings is None:
             self._spellings = {
@@ -98,12 +98,12 @@ class SandboxLinkReader:
 
 
 def _partial_target(text: str) -> int:
-    """Number of trailing characters that may be the beginning of a target."""
+    """Return the number of trailing characters that may be the beginning of a target."""
     return next(
         (size for size in range(len(_SCHEME) - 1, 0, -1) if text.endswith(_SCHEME[:size])), 0
     )
 
 
 def by_path(files: Iterable[ContainerFileSource]) -> dict[str, ContainerFileSource]:
-    """Maps each path to its newest file."""
+    """Map each path to its newest file."""
     return {file.path: file for file in files}

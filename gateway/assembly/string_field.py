@@ -1,7 +1,7 @@
 """Streaming extraction of one string field of a JSON object.
 
-Function-calling models see a free-text tool as a function with one string parameter (`input` of a custom tool, `code`
-of the code interpreter). The client receives the text itself, streamed.
+Models see a free-text tool as a function with one string parameter (`input` of a custom tool, `code` of the code
+interpreter). The client receives the text itself, streamed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SPACE = " \t\n\r"
 class StringFieldReader:
     """Converts the pieces of `{"<field>": "<text>"}` to the pieces of `<text>`.
 
-    The result depends on the characters fed, not on how they were chunked. Other input is passed through unchanged: at
-    once if it does not begin like such an object, otherwise at the end.
+    The result depends on the characters fed, not on how they were chunked. Other input is passed through unchanged:
+    immediately if it does not begin with `{`, otherwise at the end.
     """
 
     def __init__(self, field: str) -> None:
@@ -31,7 +31,7 @@ class StringFieldReader:
         self._high: int | None = None
 
     def feed(self, text: str) -> str:
-        """The text that `text` completes; may be empty."""
+        """Read `text`. Returns the part of the field's value that it completes, which may be empty."""
         match self._mode:
             case "raw":
                 return text
@@ -46,9 +46,9 @@ class StringFieldReader:
                 return self._prefix(text)
 
     def finish(self, *, cut: bool = False) -> str:
-        """The input held back because it looked like the object but did not become one.
+        """Return the input that was held back because it looked like the object but did not become one.
 
-        `cut`: a limit ended the object. Any syntax before its text is then dropped.
+        `cut`: whether a limit ended the object. Syntax before its text is then dropped.
         """
         mode, self._mode = self._mode, "done"
         if mode not in ("head", "other") or (cut and mode == "head"):

@@ -20,7 +20,7 @@ class SummaryView:
         self.open: str | None = None
         """The text of the incomplete part, if any."""
         self._ended = False
-        """Whether that text is complete."""
+        """Whether the text in `open` is complete."""
 
     def take(self, event: events.AnyEvent) -> None:
         """Process an event of the item. Events that do not concern the summary are ignored."""
@@ -50,15 +50,15 @@ class SummaryView:
         return text == self.open if self._ended else text.startswith(self.open)
 
     def cut_off(self) -> list[SummaryText]:
-        """The summary in its logged state."""
+        """Return the summary in its logged state."""
         return self.parts if self.open is None else [*self.parts, SummaryText(text=self.open)]
 
     def missing(
         self, summary: Sequence[SummaryText], *, cut_off: bool
     ) -> Iterator[tuple[Callable[..., events.Event], dict[str, Any]]]:
-        """The missing events of `summary`: the class of each, and its fields in addition to the common ones.
+        """Yield the class of each missing event of `summary`, and its fields other than the common ones.
 
-        `cut_off`: the item is incomplete.
+        `cut_off`: whether the item is incomplete.
         """
         for at in range(len(self.parts), len(summary)):
             part, begun, ended = summary[at], self.open, self.open is not None and self._ended

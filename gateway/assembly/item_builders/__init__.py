@@ -1,7 +1,8 @@
-"""Item builders: the wire form of the item that is being written, and its events.
+"""Item builders: each builds one output item while the model writes it, and the item's events.
 
-There is one module per family of item types. An item is begun once, written to, and closed once. It is built when it closes, and
-that same object is used in the events, the final response and the store. A builder whose `events` is None makes no events.
+There is one module per family of item types. An item is begun once, written to, and closed once. The item is created
+when it closes, and that same object is used in the events, the final response and the store. A builder whose `events`
+is None makes no events.
 """
 
 from gateway.assembly.item_builders.approval import ApprovalRequestBuilder as ApprovalRequestBuilder

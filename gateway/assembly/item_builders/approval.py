@@ -9,7 +9,8 @@ from gateway.wire import items
 
 
 class ApprovalRequestBuilder(ItemBuilder):
-    """Builds an `mcp_approval_request`. Its events come when it is complete, because the API has no deltas for it."""
+    """Builds an `mcp_approval_request`. Its events are made when it is complete, because the API has no deltas for
+    it."""
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ class CitedMessageBuilder(MessageBuilder):
     links to container files (see `gateway.assembly.sandbox_links`).
 
     Indices count the characters (Unicode code points) of the part's text; `end_index` is exclusive; a file's `index` is
-    the length of the text before its mark. Log probabilities of a mark's tokens belong to the text that replaces it,
-    otherwise to the text that follows, or to the end of the part.
+    the length of the text before its mark. The log probabilities of a mark's tokens are sent with the text that
+    replaces the mark, otherwise with the text that follows, or at the end of the part.
     """
 
     def __init__(

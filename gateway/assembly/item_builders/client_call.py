@@ -1,4 +1,4 @@
-"""Builder of calls to the API's own client-run tools."""
+"""Builder of calls of the tools that the API defines and the client runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from gateway.wire import items
 class ClientCallBuilder(ItemBuilder):
     """Builds a `shell_call`, `local_shell_call`, `apply_patch_call` or `tool_search_call`.
 
-    Its fields are made from the whole arguments. Invalid or incomplete arguments are returned unchanged, as a
-    `function_call` with the tool's name, so that no client runs part of a command or patch. The events come when the call is complete.
+    Its fields are made from the complete arguments. A call with invalid or incomplete arguments becomes a
+    `function_call` with the tool's name and the unchanged arguments, so that no client runs a part of a command or
+    patch. The events are made when the call is complete.
     """
 
     def __init__(self, item_id: str, kind: ClientCallType, call_id: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Builder of compaction items, which only Responses has."""
+"""Builder of compaction items, which only the Responses API has."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CompactionBuilder(ItemBuilder):
             self.events.added(items.Compaction(id=self.id, encrypted_content=""), output_index)
 
     def compacting(self) -> None:
-        """Report that the model has begun to write the summary."""
+        """Report that the model has started to write the summary."""
         self._progress(events.CompactionCompacting)
 
     def finish(self, encrypted_content: str) -> items.Compaction:
-        """Close the item with its encrypted content, which is empty if the response ended before the summary did; the item
-        then replaces nothing."""
+        """Close the item with its encrypted content. The content is empty if the response ended before the summary was
+        complete; the item then replaces no other items."""
         item = items.Compaction(id=self.id, encrypted_content=encrypted_content)
         self._done(item)
         return item

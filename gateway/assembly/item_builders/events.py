@@ -12,7 +12,7 @@ EventList: TypeAlias = list[events.Event]
 
 
 class ProgressEvent(Protocol):
-    """The class of an event that has no content."""
+    """The class of an event without content."""
 
     def __call__(
         self, *, sequence_number: int, item_id: str, output_index: int
@@ -20,7 +20,7 @@ class ProgressEvent(Protocol):
 
 
 class EventCollector:
-    """Numbers the events of a response, and collects those of one step."""
+    """Numbers the events of a response, and collects the events of one step."""
 
     __slots__ = ("next", "out")
 
@@ -28,7 +28,7 @@ class EventCollector:
         self.next: Callable[[], int] = itertools.count().__next__
         """Returns the next sequence number."""
         self.out: EventList = []
-        """The events of this step."""
+        """The events of the current step."""
 
     def continue_from(self, number: int) -> None:
         """Give the next event the sequence number `number`."""

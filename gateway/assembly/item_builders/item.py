@@ -1,4 +1,4 @@
-"""What all item builders have in common."""
+"""The base classes of item builders."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EndStatus = Literal["completed", "incomplete"]
 
 
 class ItemBuilder:
-    """Builds one output item, and its events if they are sent. `output_item.done` has the finished item itself.
+    """Builds one output item, and its events if they are sent. `output_item.done` contains the finished item itself.
 
-    Not an `ABC`, whose `isinstance` is slow: it is asked for tokens.
+    Not an `ABC`, because `isinstance` is slow for those, and it is called for each token.
     """
 
     id: str
@@ -23,11 +23,12 @@ class ItemBuilder:
     """Receives the events. None if no client sees them."""
 
     def begin(self, output_index: int) -> None:
-        """Begin the item as output item `output_index`. Called once, first, when `events` is set."""
+        """Begin the item, at `output_index` of the output. Called once, before the other methods and after `events` is
+        set."""
         self.output_index = output_index
 
     def close(self, status: EndStatus) -> items.Item:
-        """The finished item."""
+        """Close the item with `status`. Returns the finished item."""
         raise NotImplementedError
 
     def _done(self, item: items.Item) -> None:
@@ -63,11 +64,12 @@ class ServerCallBuilder(ItemBuilder):
         """Mark the arguments as complete."""
 
     def running(self) -> None:
-        """Mark the call as running. The item does not show it; some types have an event for it."""
+        """Mark the call as running. The item does not show this, but some types have an event for it."""
 
     def progressed(self) -> None:
-        """Mark the running call as making progress, likewise."""
+        """Report progress of the running call. The item does not show this, but some types have an event for it."""
 
     def finish(self, result: ToolResult) -> items.Item:
-        """The finished item, with the call's result. `close` is for a call that has none, because the answer ends."""
+        """Finish the call with its result. Returns the finished item. If the answer ends before the call has a result,
+        `close` is called instead."""
         raise NotImplementedError

@@ -13,8 +13,8 @@ from gateway.wire import events, items
 
 
 class McpCallBuilder(ServerCallBuilder):
-    """Builds an `mcp_call` for a function that the gateway runs. It is in progress from its start: the API has no event for running
-    it."""
+    """Builds an `mcp_call` for a function that the gateway runs. The call is in progress from the start, because the
+    API has no event for the beginning of its run."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class McpCallBuilder(ServerCallBuilder):
         shown_name: str | None = None,
         approval_request_id: str | None = None,
     ) -> None:
-        """`name` is the name that the model sees; `shown_name` is the item's, if it differs."""
+        """`name` is the name that the model sees; `shown_name` is the name in the item, if it differs."""
         super().__init__(item_id, name, approval_request_id=approval_request_id)
         self._shown_name = shown_name or name
         self._server_label = server_label

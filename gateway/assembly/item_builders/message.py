@@ -19,7 +19,7 @@ from gateway.wire import content, events, items
 class MessageBuilder(ItemBuilder):
     """Builds an assistant message with one or more parts.
 
-    The event of each annotation follows the delta that completes the text it refers to.
+    The event of an annotation follows the delta that completes the annotated text.
     """
 
     def __init__(self, item_id: str, phase: Literal["commentary", "final_answer"] | None) -> None:
@@ -31,7 +31,7 @@ class MessageBuilder(ItemBuilder):
         self._logprobs: list[content.Logprob] = []
         self._annotations: list[content.Annotation] = []
         self._cited_from = 0
-        """Where the latest cited span of the open part begins."""
+        """Start of the latest cited span in the open part."""
 
     def _item(self, status: Literal["in_progress", "completed", "incomplete"]) -> items.Message:
         return items.Message(
@@ -67,7 +67,7 @@ class MessageBuilder(ItemBuilder):
             )
 
     def begin_citation(self) -> None:
-        """Begin a cited span with the next text."""
+        """Begin a cited span. It starts with the next text."""
         self._cited_from = self._text.tell() if self._kind == "output_text" else 0
 
     def end_citation(self, sources: Sequence[CitedSource]) -> None:

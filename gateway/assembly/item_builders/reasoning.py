@@ -18,7 +18,7 @@ class ReasoningBuilder(ItemBuilder):
     def __init__(self, item_id: str, seal: SealReasoning | None) -> None:
         self.id = item_id
         self.encrypted: str | None = None
-        """What the engine encrypted itself."""
+        """Reasoning that the engine itself encrypted, if any."""
         self._seal = seal
         self._text = StringIO()
 
@@ -95,7 +95,8 @@ class ReasoningBuilder(ItemBuilder):
 class SummarizedReasoningBuilder(ReasoningBuilder):
     """A `ReasoningBuilder` whose summary is the whole text, in one part. No separate summary is generated.
 
-    Each piece is sent first as text, then as summary. The summary part is opened and closed inside the item, after the text part.
+    Each piece is sent first as text, then as summary. The summary part is opened after the text part, and closed after
+    it.
     """
 
     def begin(self, output_index: int) -> None:

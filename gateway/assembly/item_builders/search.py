@@ -17,15 +17,15 @@ ItemT = TypeVar("ItemT", bound=items.WebSearchCall | items.FileSearchCall)
 
 
 class SearchCallBuilder(ServerCallBuilder, Generic[ItemT]):
-    """Builds a search call. Query and results are in the finished item. A search has three events without content; the API has
-    none for its arguments."""
+    """Builds a search call. Query and results are in the finished item. A search has three events without content; the
+    API has no events for its arguments."""
 
     in_progress_event: ClassVar[ProgressEvent]
     searching_event: ClassVar[ProgressEvent]
     completed_event: ClassVar[ProgressEvent]
 
     def __init__(self, item_id: str, name: str, *, shown: bool) -> None:
-        """`shown`: whether the client requested the results with `include`."""
+        """`shown`: whether the finished item shows the results, because `include` requested them."""
         super().__init__(item_id, name)
         self._shown = shown
 
@@ -53,12 +53,12 @@ class SearchCallBuilder(ServerCallBuilder, Generic[ItemT]):
         return item
 
     def _item(self, status: SearchStatus, result: ToolResult | None = None) -> ItemT:
-        """The item in `status`."""
+        """Return the item with `status`."""
         raise NotImplementedError
 
 
 class WebSearchCallBuilder(SearchCallBuilder[items.WebSearchCall]):
-    """Builds a `web_search_call` for a search or an opened page. `shown` controls the action's sources."""
+    """Builds a `web_search_call` for a search or an opened page. `shown` refers to the action's sources."""
 
     in_progress_event = events.WebSearchCallInProgress
     searching_event = events.WebSearchCallSearching
@@ -75,7 +75,7 @@ class WebSearchCallBuilder(SearchCallBuilder[items.WebSearchCall]):
 
 
 class FileSearchCallBuilder(SearchCallBuilder[items.FileSearchCall]):
-    """Builds a `file_search_call`. `shown` controls its results."""
+    """Builds a `file_search_call`. `shown` refers to its results."""
 
     in_progress_event = events.FileSearchCallInProgress
     searching_event = events.FileSearchCallSearching

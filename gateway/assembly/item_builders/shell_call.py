@@ -15,8 +15,8 @@ from gateway.wire.common import ItemStatus
 class ShellCallBuilder(ServerCallBuilder):
     """Builds a `shell_call` and then its `shell_call_output`, which waits for the result.
 
-    Invalid arguments give a call without commands, whose output contains the error. The call's events come when its commands are
-    complete; the API has no event for running it.
+    A call with invalid arguments has no commands, and its output contains the error. The events of the call are made
+    when its commands are complete. The API has no event for the beginning of its run.
     """
 
     def __init__(self, item_id: str, call_id: str, name: str, container_id: str) -> None:
@@ -29,8 +29,8 @@ class ShellCallBuilder(ServerCallBuilder):
         self._end_call("completed")
 
     def answered_by(self, item_id: str, output_index: int) -> items.ShellCall:
-        """Switch from the call to its output, with the given id and index. Returns the finished call; `written` was
-        called."""
+        """Switch from the call to its output, which has the given id and index. Returns the finished call. Called after
+        `written`."""
         assert self._call is not None
         self.id, self.output_index = item_id, output_index
         if self.events is not None:
