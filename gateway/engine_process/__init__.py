@@ -1,5 +1,5 @@
-"""Engines in processes of their own: starting the processes, and speaking with them over private Unix sockets.
+"""Engines in their own processes: starting the processes, and communicating with them over private Unix sockets.
 
-The process itself is `gateway.server.engine_host`. A frame is its length in four bytes, big endian, and a MessagePack value of
-`gateway.engine_process.messages`.
+The code of the process is `gateway.server.engine_host`. A frame consists of the length in four bytes, big endian, and a
+MessagePack value of `gateway.engine_process.messages`.
 """

@@ -1,4 +1,4 @@
-"""Engines in other processes, as server processes see them."""
+"""The server processes' side of engines in other processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _HEALTH_SECONDS: Final = 5.0
 
 
 class ProcessEngine:
-    """An `Engine` in another process. What else it is, subclasses add: see `engine_in_process`."""
+    """An `Engine` in another process. Subclasses implement the optional protocols: see `engine_in_process`."""
 
     def __init__(self, link: EngineLink, description: Description) -> None:
         self._link = link
@@ -77,7 +77,7 @@ class ProcessEngine:
 
     @property
     def queue(self) -> SharedQueue | None:
-        """The queue of all server processes, if there are several."""
+        """The queue that all server processes share; None if there is only one server process."""
         return None if self._link.limits is None else SharedQueue(self._link)
 
     async def check(self, request: EngineRequest) -> None:
@@ -105,7 +105,7 @@ class ProcessEngine:
         await self._link.connection.call("health", None, NoneType, seconds=_HEALTH_SECONDS)
 
     async def reopened(self, connection: EngineConnection, description: Description) -> None:
-        """The engine was opened again, with this description. Requests use it afterwards."""
+        """Note that the engine was opened again, with this description. Called before requests use it."""
         self._describe_again(description)
 
     def _describe_again(self, description: Description) -> None:
@@ -148,7 +148,8 @@ class _AdapterLoading(ProcessEngine):
     def __init__(self, link: EngineLink, description: Description) -> None:
         super().__init__(link, description)
         self._loaded: dict[str, str] = {}
-        """The paths of adapters that were loaded while the engine ran, by name. It is opened without them."""
+        """Maps the names of adapters that were loaded while the engine ran to their paths. The engine is opened without
+        them."""
 
     async def load_adapter(self, name: str, path: str) -> None:
         await self._load_adapter(self._link.connection, name, path)
@@ -162,15 +163,16 @@ class _AdapterLoading(ProcessEngine):
         self._loaded.pop(name, None)
 
     async def reopened(self, connection: EngineConnection, description: Description) -> None:
-        """Also loads the adapters again. One that cannot be loaded any more is logged, and left out of `info.adapters`."""
+        """Also load the adapters again. An adapter that can no longer be loaded is logged, and left out of
+        `info.adapters`."""
         await super().reopened(connection, description)
         for name, path in self._loaded.items():
             if name in self.info.adapters:
-                continue  # of another server process
+                continue  # another server process has loaded it
             try:
                 await self._load_adapter(connection, name, path)
             except EngineUnavailable:
-                return  # its process has ended once more
+                return  # the engine's process has ended again
             except GatewayError as error:
                 logger.error(  # noqa: TRY400  # a sentence, not a trace
                     "model %s: the adapter %s could not be loaded again after its engine's process had ended: %s",
@@ -199,17 +201,17 @@ class _Measured(ProcessEngine):
 
 class _FormatAware(ProcessEngine):
     def use_format(self, output_format: OutputFormat) -> None:
-        """Does nothing: the other process has chosen the same format."""
+        """Do nothing: the other process has chosen the same format."""
 
 
 class _Late(ProcessEngine):
     def may_refuse(self, request: EngineRequest) -> bool:
-        """Always, since the engine itself is not asked: that would need a wait."""
+        """Return True. The engine itself is not asked, because this method cannot wait for its answer."""
         return True
 
 
 class SharedQueue:
-    """The queue of a model in its engine's process: its limits hold for all server processes together."""
+    """A model's queue in its engine's process. Its limits apply to all server processes together."""
 
     def __init__(self, link: EngineLink) -> None:
         self._link = link
@@ -220,12 +222,13 @@ class SharedQueue:
         try:
             self._link.connection.call_without_reply("resize", limits)
         except EngineUnavailable:
-            return  # it is told when it is opened again
+            return  # the engine gets the limits when it is opened again
 
     async def reserve(
         self, principal: Principal | None, prompt: int, *, several: bool, priority: int = 0
     ) -> SharedPlace:
-        """Reserve a place for a prompt of `prompt` tokens; `priority` is added to that of the principal. Raises `RateLimited` if there is none."""
+        """Reserve a place for a prompt of `prompt` tokens. `priority` is added to the principal's priority. `several`:
+        whether there is more than one principal. Raises `RateLimited` if no place is free."""
         connection = self._link.connection
         place = PlaceRequest(
             None if principal is None else principal.name,
@@ -240,7 +243,7 @@ class SharedQueue:
 
 
 class SharedPlace:
-    """A place in a `SharedQueue`. It must be ended, once."""
+    """A place in a `SharedQueue`. `end` must be called, so that the place becomes free."""
 
     def __init__(self, link: EngineLink, number: int, *, running: bool) -> None:
         self._connection = link.connection
@@ -249,19 +252,19 @@ class SharedPlace:
         self._ended = False
 
     async def begin(self) -> None:
-        """Wait for the turn."""
+        """Wait for the request's turn in the queue."""
         if not self._running:
             await self._connection.call("begin", self._number, NoneType)
             self._running = True
 
     def end(self) -> None:
-        """Give it back, used or not. Idempotent."""
+        """Free the place, whether it was used or not. Idempotent."""
         if not self._ended:
             self._ended = True
             self._connection.call_without_reply("end", self._number)
 
     def used(self, prompt: int, output: int) -> None:
-        """Tell what the request has used, after the end."""
+        """Report the numbers of tokens that the request has used. Called after `end`."""
         self._connection.call_without_reply("used", PlaceUsed(self._number, prompt, output))
 
 
@@ -269,10 +272,11 @@ class SharedPlace:
 async def engine_in_process(
     spec: EngineSpec, starter: EngineStarter, limits: QueueLimits | None = None
 ) -> AsyncIterator[ProcessEngine]:
-    """An engine in a process of its own, until the context is left. Raises `ConfigurationError` if it cannot be opened.
+    """An engine in its own process, until the context is left. Raises `ConfigurationError` if it cannot be opened.
 
-    It implements those of the optional protocols that the engine itself implements. If its process dies, running requests fail with
-    `EngineUnavailable`, and the process is started again, as often as `starter` does. `limits` are for several server processes.
+    The result implements the same optional protocols as the engine itself. If the process dies, running requests fail
+    with `EngineUnavailable`, and the process is started again, unless `starter` refuses. `limits` are the limits of the
+    queue that several server processes share; None if there is only one.
     """
     again: list[ProcessEngine] = []
 

@@ -1,4 +1,4 @@
-"""A server process's end of the connection with an engine's process."""
+"""The server process's end of the connection to an engine's process."""
 
 from __future__ import annotations
 
@@ -62,18 +62,19 @@ class OutputStream:
         self.ready: deque[EngineOutput] = deque()
         self.failure: GatewayError | None = None
         self.ended = False
-        """Whether nothing more will come."""
+        """Whether no further output will arrive."""
         self._reader: asyncio.Future[None] | None = None
         self._began = False
 
     def put(self, output: EngineOutput) -> None:
-        """Add an output, which `deliver` hands over."""
+        """Add an output. `deliver` then passes it on."""
         self.ready.append(output)
         if output.finish_reason is not None:
             self.ended = True
 
     def deliver(self) -> None:
-        """Push what is ready, as one output; or wake the reader, if there is more of it or it is not taken."""
+        """Push the ready outputs, joined into one. Wakes the reader if they cannot all be joined, or if the push is not
+        accepted."""
         if self._reader is None or self._reader.done():
             return
         ready = self.ready
@@ -84,7 +85,7 @@ class OutputStream:
                     return
             else:
                 ready.appendleft(output)
-        if not self._reader.done():  # what was pushed may have cancelled it
+        if not self._reader.done():  # the receiver of the pushed output may have cancelled it
             self._reader.set_result(None)
 
     def fail(self, error: GatewayError) -> None:
@@ -93,7 +94,8 @@ class OutputStream:
         self.deliver()
 
     async def take(self) -> EngineOutput:
-        """All that is ready, as one output; but the first output by itself. Raises the error that ended the stream."""
+        """Wait for output, and return all ready outputs joined into one. The first output is returned separately.
+        Raises the error that ended the stream."""
         ready = self.ready
         while not ready:
             if self.failure is not None:
@@ -115,12 +117,12 @@ class OutputStream:
 
 
 def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
-    """Append all of `more` to `output`, as far as that is one output."""
+    """Move outputs from `more` to the end of `output`, up to the first one that cannot be joined."""
     texts, ids = [output.text], list(output.token_ids)
     logprobs = None if output.logprobs is None else list(output.logprobs)
     while more:
         following = more[0]
-        # Counts are on the first output or on the last one.
+        # The first or the last output has the token counts.
         if (
             (following.logprobs is None) != (logprobs is None)
             or following.prompt_logprobs is not None
@@ -143,7 +145,7 @@ def _join(output: EngineOutput, more: deque[EngineOutput]) -> None:
 
 
 class EngineConnection(asyncio.Protocol):
-    """A connection. When it is lost, everything that runs on it fails, and `lost` is called."""
+    """A connection to an engine's process. When it is lost, its streams and calls fail, and `lost` is called."""
 
     def __init__(self, lost: Callable[[EngineConnection], None]) -> None:
         self._lost = lost
@@ -183,13 +185,13 @@ class EngineConnection(asyncio.Protocol):
             self._transport.close()
 
     def leave(self) -> None:
-        """Say that nothing more will come. The other end closes the connection when the engine is not needed any more, or at
-        once if others use it."""
+        """Tell the engine's process that no further messages follow. It closes the connection: immediately if other
+        server processes use the engine, otherwise once the engine is closed."""
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
 
     def start(self, request: WireRequest, push: Callable[[EngineOutput], bool]) -> OutputStream:
-        """Begin a generation. Raises `GatewayError`. `push`: see `PushingEngine`."""
+        """Start a generation. Raises `GatewayError`. `push`: see `PushingEngine`."""
         stream = OutputStream(next(self._numbers), push)
         self._send(Start(stream.number, request))
         self._streams[stream.number] = stream
@@ -205,7 +207,7 @@ class EngineConnection(asyncio.Protocol):
     ) -> T:
         """Call a method of the engine's process. Raises `GatewayError`; `EngineUnavailable` after `seconds`.
 
-        A cancelled call is cancelled there too.
+        If the call is cancelled, it is also cancelled in the engine's process.
         """
         number = next(self._numbers)
         self._send(MethodCall(number, method, Raw(self._encoded(argument))))
@@ -228,7 +230,7 @@ class EngineConnection(asyncio.Protocol):
         return decoded
 
     def call_without_reply(self, method: str, argument: object) -> None:
-        """Call a method without waiting for its end. Does nothing if the connection is lost."""
+        """Call a method without waiting for its result. Does nothing if the connection is lost."""
         if self.alive:
             self._send(MethodCall(0, method, Raw(self._encoded(argument))))
 
@@ -252,10 +254,12 @@ class EngineConnection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's class does not inherit from it
 
     def data_received(self, data: bytes) -> None:
-        # What is read at once for a stream is handed over at once, so that a busy server handles fewer, larger outputs.
+        # All outputs of a stream in `data` are delivered together, so that a busy server handles fewer, larger outputs.
         fed: dict[OutputStream, None] = {}
         try:
             for payload in self._reader.feed(data):
@@ -284,7 +288,7 @@ class EngineConnection(asyncio.Protocol):
         elif type(message) is MethodResult:
             call = self._calls.get(message.number)
             if call is not None and not call.done():
-                # A copy: what was received lives as long as its frame otherwise.
+                # A copy, because the value would otherwise keep its whole frame in memory.
                 call.set_result(message.value.copy())
 
     def eof_received(self) -> bool:

@@ -1,4 +1,4 @@
-"""Frames on a Unix socket, and who is at its other end."""
+"""Frames on a Unix socket, and the check that the other end is a process of the same user."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Final
 
 MAX_FRAME: Final = 256 * 1024 * 1024
-"""Maximum size of a frame in bytes: all images of a request together."""
+"""Maximum size of a frame in bytes. Large enough for all images of a request."""
 HEAD: Final = 4
 ENGINE: Final = b"E"
-"""The first byte of a connection for requests."""
+"""The first byte on a connection for requests."""
 TOKENIZER: Final = b"T"
-"""The first byte of a connection for the tokenizer, whose calls are answered in their order."""
+"""The first byte on a connection for the tokenizer. Its calls are answered in their order."""
 
 
 class FrameTooLarge(Exception):
@@ -23,7 +23,7 @@ class FrameTooLarge(Exception):
 
 
 ACCEPT_AGAIN_SECONDS: Final = 0.1
-"""How long to wait after a connection that could not be accepted."""
+"""Seconds to wait after a connection could not be accepted."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -34,14 +34,15 @@ def framed(payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts received bytes into frames."""
+    """Splits received bytes into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._wanted = HEAD
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The payloads that `data` completes. Raises `FrameTooLarge` for a frame that announces more than it may."""
+        """Yields the payloads that `data` completes. Raises `FrameTooLarge` for a frame whose announced length is too
+        large."""
         buffer = self._buffer
         buffer += data
         if len(buffer) < self._wanted:
@@ -64,7 +65,8 @@ class FrameReader:
 
 
 def receive_frame(connection: socket.socket) -> bytes | None:
-    """One payload from a blocking socket; None at its end. Raises `FrameTooLarge`, and `OSError`."""
+    """Read one payload from a blocking socket. Returns None if the other end has closed it. Raises `FrameTooLarge` and
+    `OSError`."""
     head = _receive(connection, HEAD)
     if head is None:
         return None
@@ -85,7 +87,8 @@ def _receive(connection: socket.socket, size: int) -> bytes | None:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Whether a process of this user is at the other end. Systems that do not tell rely on the socket's folder."""
+    """Whether the other end is a process of this user. On systems that do not tell, always True: there, the permissions
+    of the socket's folder protect it."""
     if sys.platform != "linux":
         return True
     size = struct.calcsize("3i")
@@ -95,6 +98,6 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def require_own(connection: socket.socket) -> None:
-    """Raise `OSError` unless a process of this user is at the other end."""
+    """Raise `OSError` unless the other end is a process of this user."""
     if not is_own(connection):
         raise PermissionError("a process of another user is at the other end of the socket")

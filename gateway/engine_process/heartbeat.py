@@ -1,4 +1,5 @@
-"""The heartbeat of an engine's process: it writes to a pipe while its event loop runs, and its parent reads that."""
+"""The heartbeat of an engine's process: the process writes to a pipe while its event loop runs, and the parent reads
+from it."""
 
 from __future__ import annotations
 
@@ -18,20 +19,21 @@ logger = logging.getLogger("gateway.engine_process.heartbeat")
 BEAT_SECONDS: Final = 1.0
 _BEAT: Final = b"\x01"
 _REST: Final = b"\x00"
-"""Nothing is counted until the next beat."""
+"""Written when the beats stop on purpose: the parent expects nothing until the next beat."""
 
 
 class HeartbeatWriter:
-    """The end of the engine's process."""
+    """Writes the heartbeat in the engine's process."""
 
     def __init__(self, descriptor: int) -> None:
-        """`descriptor` is that of the pipe."""
+        """`descriptor` is the file descriptor of the pipe."""
         os.set_inheritable(descriptor, False)
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
 
     async def beat(self) -> None:
-        """Beat once in `BEAT_SECONDS`, until this is cancelled. After that the process may take any time."""
+        """Write a beat every `BEAT_SECONDS` until this is cancelled. After that, the process may be silent for any
+        time."""
         try:
             while True:
                 self._write(_BEAT)
@@ -40,16 +42,17 @@ class HeartbeatWriter:
             self._write(_REST)
 
     def _write(self, beat: bytes) -> None:
-        # The parent has ended, or has read nothing for hours.
+        # These errors mean that the parent has ended, or has read nothing for hours.
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._descriptor, beat)
 
 
 class HeartbeatReader:
-    """The parent's end. `beats` is the number of beats, or 0 before the first one and at rest."""
+    """Reads the heartbeat in the parent. `beats` is the number of beats; 0 before the first beat and while none is
+    expected."""
 
     def __init__(self, descriptor: int) -> None:
-        """`descriptor` is that of the pipe. It is closed by `close`."""
+        """`descriptor` is the file descriptor of the pipe. `close` closes it."""
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
@@ -57,7 +60,7 @@ class HeartbeatReader:
         self.beats = 0
 
     def read(self, seconds: float) -> bool:
-        """Wait for the next beat, for `seconds` at most. Returns False if the process has closed its end."""
+        """Wait for the next beat, for at most `seconds`. Returns False if the process has closed its end."""
         if not self._poll.poll(seconds * 1000):
             return True
         data = os.read(self._descriptor, 4096)
@@ -77,13 +80,16 @@ def wait_for_end(
 ) -> int:
     """Wait until the process has ended, and return its exit code. Blocks.
 
-    If its event loop has not run for `seconds` (0: any time), and `silent` then returns True, it is killed.
+    If the event loop of the process has not run for `seconds`, `silent` is called, and the process is killed if it
+    returns True. With `seconds` of 0 the process is never killed.
     """
     watch, stalls, killed = BeatWatch(lambda: heartbeat.beats, seconds), StallWatch(), False
     while process.poll() is None:
         if not heartbeat.read(BEAT_SECONDS):
             return process.wait()
-        is_silent = watch.silent()  # first: this process may be stopped between the two
+        is_silent = (
+            watch.silent()
+        )  # before `stalled`: this process may be suspended between the two calls
         if stalls.stalled(STALL_SECONDS):
             watch.begin_anew()
         elif not killed and is_silent and silent():

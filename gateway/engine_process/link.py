@@ -1,4 +1,4 @@
-"""The connection with an engine's process, which is made anew when the process has died."""
+"""The connection to an engine's process, which is opened again when the process has died."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger = logging.getLogger("gateway.engine_process.link")
 
 _RETRY_SECONDS: Final = 0.05
 _LEAVE_SECONDS: Final = 2.0
-"""How long to wait for an engine to close after its last user has left."""
+"""Seconds to wait until an engine closes after its last user has left."""
 
 
 class EngineLink:
-    """One server process's use of an engine's process."""
+    """A server process's link to an engine's process. Opens the engine again when the process has died."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class EngineLink:
         limits: QueueLimits | None,
         reopened: Callable[[EngineConnection, Description], Awaitable[None]],
     ) -> None:
-        """`limits`: of all server processes together; None if this is the only one. `reopened` is called with the connection and the
-        description of an engine that was opened again, before requests use it."""
+        """`limits` apply to all server processes together; None if there is only one. When the engine was opened again,
+        `reopened` is called with the new connection and description before requests use it."""
         self._spec = spec
         self._starter = starter
         self.limits = limits
@@ -43,7 +43,7 @@ class EngineLink:
 
     @property
     def connection(self) -> EngineConnection:
-        """The connection with the open engine. Raises `EngineUnavailable`."""
+        """The connection to the open engine. Raises `EngineUnavailable`."""
         connection = self._connection
         if connection is None or not connection.alive:
             raise EngineUnavailable(self._down)
@@ -77,7 +77,7 @@ class EngineLink:
                 raise ConfigurationError(str(error)) from None
             try:
                 connection = await EngineConnection.open(path, self._lost)
-            except OSError:  # it ends, or has ended
+            except OSError:  # the process is ending, or has ended
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             try:
@@ -86,7 +86,8 @@ class EngineLink:
                 connection.close()
                 if tried:
                     raise ended from None
-                # Its last user may just have left it: then a new one is started. After a failure it is only started later.
+                # The last user may just have left the engine: then a new process is started immediately. After a
+                # failure, the starter delays it.
                 tried = True
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
@@ -96,14 +97,14 @@ class EngineLink:
             if opened.description is None:
                 connection.close()
                 await connection.wait_closed()
-                if not opened.error:  # it was about to end
+                if not opened.error:  # the process was about to end
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 raise ConfigurationError(opened.error)
             return connection, path, opened.description
 
     async def close(self) -> None:
-        """Leave the engine. It is closed if no other server process uses it; that is waited for."""
+        """Leave the engine. If no other server process uses the engine, it is closed, and this waits for the end."""
         self._closing = True
         self._down = "The engine is shutting down."
         if self._restoring is not None:
@@ -139,7 +140,7 @@ class EngineLink:
                     return
                 logger.error("model %s: %s", self._spec.name, error)  # noqa: TRY400  # a sentence, not a trace
                 await asyncio.sleep(1)
-            except Exception:  # a fault of ours must not leave the model without an engine
+            except Exception:  # an error in the gateway must not leave the model without an engine
                 logger.exception("model %s: its engine could not be opened again", self._spec.name)
                 await asyncio.sleep(1)
             else:

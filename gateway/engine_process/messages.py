@@ -1,4 +1,4 @@
-"""The messages between a server process and the process of an engine."""
+"""The messages between server processes and engines' processes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from gateway.protocols import (
 
 
 class WireRequest(Struct, omit_defaults=True, kw_only=True):
-    """An `EngineRequest` for token ids."""
+    """An `EngineRequest` whose prompt is token ids."""
 
     request_id: str
     token_ids: bytes
-    """64-bit integers in the order of this machine."""
+    """64-bit integers in the byte order of this machine."""
     media: list[PlacedMedia] = []
     sampling: Sampling = Sampling()
     constraint: Constraint | None = None
@@ -56,7 +56,8 @@ class WireRequest(Struct, omit_defaults=True, kw_only=True):
 
 
 def to_wire(request: EngineRequest, *, with_turn: bool) -> WireRequest:
-    """The request as it is sent. Raises `InvalidRequest` for a prompt of messages, and for token ids of more than 64 bits."""
+    """The request in the form that is sent. Raises `InvalidRequest` for a prompt of messages, and for token ids of more
+    than 64 bits."""
     prompt = request.prompt
     if not isinstance(prompt, TokensPrompt):
         raise InvalidRequest(
@@ -147,7 +148,8 @@ class WireLogprob(Struct, array_like=True, frozen=True):
 
 
 class PackedLogprobs(Struct, array_like=True):
-    """Log probabilities of a prompt, which may be long: they are packed and unpacked beside the event loop, in pieces."""
+    """Log probabilities of a prompt. There may be many, so they are packed and unpacked in pieces, outside of the event
+    loop."""
 
     count: int
     pieces: list[bytes]
@@ -183,7 +185,7 @@ _FINISH_REASONS = frozenset(get_args(FinishReason))
 
 
 def pack(logprobs: Sequence[TokenLogprob | None]) -> PackedLogprobs:
-    """Takes some microseconds for each of them."""
+    """Pack log probabilities. Takes some microseconds for each."""
     pieces: list[bytes] = []
     for at in range(0, len(logprobs), _PACKED_AT_ONCE):
         some = logprobs[at : at + _PACKED_AT_ONCE]
@@ -192,7 +194,7 @@ def pack(logprobs: Sequence[TokenLogprob | None]) -> PackedLogprobs:
 
 
 class ReceivedLogprobs(Sequence[TokenLogprob | None]):
-    """Log probabilities of a prompt, which are unpacked when they are used for the first time. That may be in any thread."""
+    """Log probabilities of a prompt that are unpacked on first use, which may be in any thread."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -223,9 +225,9 @@ class ReceivedLogprobs(Sequence[TokenLogprob | None]):
 
 
 def piece_of(stream: int, output: EngineOutput, *, packed: PackedLogprobs | None = None) -> Piece:
-    """The output as it is sent. `packed`: its `prompt_logprobs`, if they are packed already.
+    """The output in the form that is sent. `packed`: its `prompt_logprobs`, if they are packed already.
 
-    Raises `ValueError` for parsed output, which is not sent, and for an unknown finish reason.
+    Raises `ValueError` for parsed output, which cannot be sent, and for an unknown finish reason.
     """
     if output.deltas is not None:
         raise ValueError("an engine that parses its output runs in the server process")
@@ -297,7 +299,7 @@ class WireError(Struct, array_like=True):
     """A `GatewayError`."""
 
     kind: str
-    """The name of its class, or of the nearest one in `gateway.errors`."""
+    """The name of the error's class, or of its nearest base class in `gateway.errors`."""
     message: str
     at: ParamPath = ()
     code: str | None = None
@@ -314,31 +316,31 @@ def error_of(failure: WireError) -> GatewayError:
     if not (isinstance(kind, type) and issubclass(kind, GatewayError)):
         kind = EngineError
     error: GatewayError = kind.__new__(kind, failure.message)
-    # Constructors differ; the fields are the same.
+    # The constructors of the classes differ, but their fields are the same.
     GatewayError.__init__(
         error, failure.message, param=failure.at, code=failure.code, headers=failure.headers
     )
     return error
 
 
-# What a server process sends.
+# Messages of a server process.
 
 
 class Start(Struct, array_like=True, tag=1):
-    """Start a generation. Its output is sent as pieces with the number `stream`."""
+    """Starts a generation. Its output is sent as pieces with the number `stream`."""
 
     stream: int
     request: WireRequest
 
 
 class Cancel(Struct, array_like=True, tag=2):
-    """Cancel a generation or a call. Nothing more is sent for it."""
+    """Cancels a generation or a call. Nothing more is sent for it."""
 
     number: int
 
 
 class MethodCall(Struct, array_like=True, tag=3):
-    """Call a method. Answered by `MethodResult` or `Failed`."""
+    """Calls a method. Answered by `MethodResult` or `Failed`."""
 
     number: int
     method: str
@@ -348,11 +350,11 @@ class MethodCall(Struct, array_like=True, tag=3):
 FromServer: TypeAlias = Start | Cancel | MethodCall
 
 
-# What the engine's process sends.
+# Messages of an engine's process.
 
 
 class Outputs(Struct, array_like=True, tag=1):
-    """The pieces that are ready, of any number of generations."""
+    """The pieces of any number of generations that are ready."""
 
     pieces: list[Piece]
 
@@ -365,7 +367,7 @@ class MethodResult(Struct, array_like=True, tag=2):
 
 
 class Failed(Struct, array_like=True, tag=3):
-    """The end of a stream or a call by an error."""
+    """The error with which a stream or a call has ended."""
 
     number: int
     failure: WireError
@@ -375,7 +377,7 @@ FromEngine: TypeAlias = Outputs | MethodResult | Failed
 
 
 class QueueLimits(Struct, kw_only=True):
-    """Limits on the requests of all server processes together. The names are those of `ModelConfig`."""
+    """Limits on the requests of all server processes together. The fields have the same names as in `ModelConfig`."""
 
     max_running: int
     max_waiting: int
@@ -387,39 +389,39 @@ class Opened(Struct, kw_only=True):
     """The answer to the call `open`."""
 
     error: str = ""
-    """The `ConfigurationError`, if the engine could not be opened."""
+    """Message of the `ConfigurationError`, if the engine could not be opened."""
     description: Description | None = None
 
 
 class Description(Struct, kw_only=True):
-    """An open engine."""
+    """The properties of an open engine."""
 
     info: ModelInfo
     capabilities: list[str]
     added_tokens: dict[str, AddedToken] | None = None
-    """Those of its tokenizer, if that lists them."""
+    """The added tokens of the engine's tokenizer, if the tokenizer lists them."""
     has_tokenizer: bool = False
     embedding: EmbeddingInfo | None = None
     scoring: ScoringInfo | None = None
     counts: bool = False
-    """Whether it is a `CountingEngine`."""
+    """Whether the engine is a `CountingEngine`."""
     loads_adapters: bool = False
-    """Whether it is an `AdapterLoadingEngine`."""
+    """Whether the engine is an `AdapterLoadingEngine`."""
     measured: bool = False
-    """Whether it is a `MeasuredEngine`."""
+    """Whether the engine is a `MeasuredEngine`."""
     takes_turns: bool = False
-    """Whether it is a `FormatAwareEngine`, which reads the turns of requests."""
+    """Whether the engine is a `FormatAwareEngine`, which reads the turns of requests."""
     late: bool = False
-    """Whether it is a `LateRefusingEngine`."""
+    """Whether the engine is a `LateRefusingEngine`."""
     last_priority: int | None = None
-    """That of a `PrioritizingEngine`."""
+    """The `last_priority` of a `PrioritizingEngine`."""
 
 
 class WireVectors(Struct, array_like=True):
     """An `EmbeddingResult`."""
 
     vectors: list[bytes]
-    """32-bit floats in the order of this machine."""
+    """32-bit floats in the byte order of this machine."""
     prompt_tokens: int
 
 
@@ -434,11 +436,11 @@ class PlaceRequest(Struct, array_like=True):
     several: bool
     """Whether there is more than one principal."""
     added_priority: int = 0
-    """Added to the principal's."""
+    """Added to the principal's priority."""
 
 
 class PlaceUsed(Struct, array_like=True):
-    """What the request of a place has used, in tokens."""
+    """The numbers of tokens that the request of a place has used."""
 
     number: int
     prompt: int

@@ -1,4 +1,4 @@
-"""Starting the processes of engines, and starting them again when they have died."""
+"""Starts engines' processes, and starts them again when they have died."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from gateway.temporary_folders import TemporaryFolder
 logger = logging.getLogger("gateway.engine_process.starting")
 
 HOST_MODULE: Final = "gateway.server.engine_main"
-"""The program of the process."""
+"""The module that the process runs."""
 MAX_FAILURES: Final = 6
-"""How often in succession a process may die before it is not started any more."""
+"""Number of successive deaths of a process after which it is not started again."""
 STABLE_SECONDS: Final = 60.0
-"""How long a process must have lived for its death to be the first one again."""
+"""Seconds that a process must live so that earlier deaths no longer count."""
 _LONGEST_WAIT: Final = 30.0
 AGAIN_SECONDS: Final = 1.0
-"""How long to wait where the system has not let a process start."""
+"""Seconds to wait after the system could not start a process."""
 CLOSE_SECONDS: Final = 2.0
-"""How long the processes may take to end when the server ends, once no server process is connected."""
+"""Seconds that the processes may take to end when the server ends, once no server process is connected."""
 
 
 class EngineSpec(Struct, frozen=True, kw_only=True):
-    """What a process opens. Server processes whose specifications are equal share one process."""
+    """The model and plugins that a process opens. Server processes with equal specifications share one process."""
 
     name: str
-    """The model's."""
+    """The model's name."""
     config: ModelConfig
-    """With the engine's name."""
+    """The model's configuration, including the name of the engine."""
     plugins: PluginsConfig
     compile_seconds: float
 
@@ -56,11 +56,11 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
     secrets: list[str] = []
-    """Texts that are kept out of the log."""
+    """Texts that are removed from log lines."""
     end_seconds: float = 20.0
-    """Seconds after the end of the server, or a stop signal, at which the process is ended forcibly."""
+    """Seconds after the server's end, or after a stop signal, after which the process is killed."""
     timeout: float = 0.0
-    """See `engine_process_timeout` of the configuration."""
+    """The setting `engine_process_timeout`."""
 
 
 class HostStart(Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class HostStart(Struct, frozen=True, kw_only=True):
 
 
 class StartLater(Exception):
-    """The process has died or could not be started, and is started later."""
+    """The process has died or could not be started. It can be started again after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -83,14 +83,14 @@ class StartLater(Exception):
 
 
 class NotStarted(Exception):
-    """The process is not started. The text is a sentence that says why."""
+    """The process will not be started. The message is a sentence with the reason."""
 
 
 class EngineStarter(Protocol):
-    """Starts the processes of engines."""
+    """Starts engines' processes."""
 
     async def start(self, spec: EngineSpec) -> str:
-        """Start the process unless it runs, and return the path of its socket.
+        """Start the process unless it is running, and return the path of its socket.
 
         Raises `StartLater` or `NotStarted`.
         """
@@ -98,7 +98,7 @@ class EngineStarter(Protocol):
 
 
 class _Process:
-    """One process, and those before it."""
+    """The state of the process for one `EngineSpec`, including the failures of earlier processes."""
 
     def __init__(self) -> None:
         self.running: subprocess.Popen[bytes] | None = None
@@ -109,9 +109,9 @@ class _Process:
 
 
 class EngineProcesses:
-    """The processes of engines that this process has started. Its methods may be called in any thread.
+    """The engines' processes that this process has started. The methods may be called in any thread.
 
-    On Linux the processes are signalled when the thread that called `start` ends.
+    On Linux, the processes receive a signal when the thread that called `start` ends.
     """
 
     def __init__(self, settings: HostSettings) -> None:
@@ -163,10 +163,10 @@ class EngineProcesses:
         process.running, process.path, process.began = running, str(path), time.monotonic()
         assert running.stdin is not None
         try:
-            # Never closed while this process lives: its end tells the other one.
+            # Never closed while this process lives: the other process notices the closed pipe and ends.
             running.stdin.write(framed(msgspec.msgpack.encode(host_start)))
             running.stdin.flush()
-        except OSError:  # it has ended already
+        except OSError:  # the process has ended already
             pass
         logger.info("model %s: its engine runs in process %s", spec.name, running.pid)
         threading.Thread(
@@ -176,7 +176,8 @@ class EngineProcesses:
 
     @staticmethod
     def _run(path: Path) -> tuple[subprocess.Popen[bytes], HeartbeatReader]:
-        """A process that listens on a socket at `path`, and its heartbeat. Raises `OSError`, and `ConfigurationError` if there can be no such socket."""
+        """Start a process that listens on a socket at `path`. Returns the process and its heartbeat. Raises `OSError`,
+        and `ConfigurationError` if the socket cannot be created."""
         with socket.socket(socket.AF_UNIX) as listening:
             try:
                 listening.bind(str(path))
@@ -211,7 +212,7 @@ class EngineProcesses:
         name: str,
     ) -> None:
         def silent() -> bool:
-            if self._stopping:  # `stop` kills what does not end
+            if self._stopping:  # `stop` kills processes that do not end
                 return False
             logger.error(
                 "model %s: its engine's process %s has not run its event loop for %g s (engine_process_timeout) and was killed",
@@ -238,14 +239,15 @@ class EngineProcesses:
                 logger.error("model %s: its engine's process %s ended with code %s", name, running.pid, code)  # fmt: skip
 
     async def close(self) -> None:
-        """`stop`, without blocking."""
+        """Call `stop` without blocking the event loop."""
         if any(each.running is not None for each in self._processes.values()):
             await asyncio.to_thread(self.stop, CLOSE_SECONDS)
         elif self._folder is not None:
             self._folder.remove()
 
     def stop(self, seconds: float) -> None:
-        """End all processes: by themselves within `seconds`, or else forcibly. Blocks. Nothing is started afterwards."""
+        """Terminate all processes, and kill those that do not end within `seconds`. Blocks. Processes cannot be started
+        afterwards."""
         with self._lock:
             self._stopping = True
             left = [each.running for each in self._processes.values() if each.running is not None]

@@ -1,4 +1,4 @@
-"""The tokenizer of an engine in another process."""
+"""Tokenizers of engines in other processes."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from gateway.errors import EngineUnavailable, InvalidRequest
 from gateway.protocols import AddedToken
 
 PAGE: Final = 4096
-"""Number of tokens whose bytes are asked for together."""
+"""Number of tokens whose bytes are requested together."""
 LARGE: Final = 1 << 20
-"""Ids from here on are asked for one by one, and not kept: no vocabulary is that large, but its ids may be spread out."""
+"""Ids from here on are requested one by one, and not cached. No vocabulary is that large, but its ids may be sparse."""
 _SECONDS: Final = 60.0
-"""How long a call may take."""
+"""Maximum duration of a call in seconds."""
 _LOOP_SECONDS: Final = 2.0
-"""How long a call may take that an event loop waits for. If it takes longer, further ones fail at once until it is answered."""
+"""Maximum duration of a call on an event loop, in seconds. After a longer call, further calls fail immediately until it
+is answered."""
 _IDLE: Final = 8
-"""Number of connections that are kept."""
+"""Maximum number of idle connections that are kept."""
 
 
 class ProcessTokenizer:
-    """Implements `Tokenizer`. Each thread that calls it at the same time has a connection of its own; a call takes some
-    0.1 ms. The bytes of tokens are kept."""
+    """Implements `Tokenizer`. Concurrent calls in several threads use separate connections. A call takes about 0.1 ms.
+    The bytes of tokens are cached."""
 
     def __init__(self, path: Callable[[], str]) -> None:
-        """`path` returns that of the engine's socket, or raises `EngineUnavailable`."""
+        """`path` returns the path of the engine's socket, or raises `EngineUnavailable`."""
         self._path = path
         self._idle: list[tuple[str, socket.socket]] = []
         self._lock = threading.Lock()
         self._unanswered: tuple[str, socket.socket] | None = None
-        """The connection of an event loop's call that took too long."""
+        """Path and connection of a call on the event loop that took too long and is not answered yet."""
         self._pages: dict[int, list[bytes | None]] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
@@ -66,7 +67,7 @@ class ProcessTokenizer:
         page = self._pages.get(number)
         if page is None:
             page = self._call("page", number * PAGE, PAGE)
-            if any(each is not None for each in page):  # others are not kept: there are many
+            if any(each is not None for each in page):  # empty pages are not cached: there are many
                 self._pages[number] = page
         return self._known(token_id, page[index])
 
@@ -77,7 +78,7 @@ class ProcessTokenizer:
         return data
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         if self._unanswered is not None:
@@ -123,8 +124,8 @@ class ProcessTokenizer:
         )
 
     def _check_answered(self, path: str, known: str, connection: socket.socket) -> None:
-        """Raise `EngineUnavailable` if the call on `connection` is still not answered: another would hold up the event loop for
-        as long."""
+        """Raise `EngineUnavailable` if the call on `connection` is still not answered. Another call would block the
+        event loop for as long."""
         if known == path:
             connection.setblocking(False)
             try:
@@ -132,7 +133,7 @@ class ProcessTokenizer:
             except BlockingIOError:
                 raise EngineUnavailable("The engine's tokenizer does not answer.") from None
             except OSError:
-                pass  # the process has ended
+                pass  # the engine's process has ended
         self._unanswered = None
         connection.close()
 
@@ -145,7 +146,7 @@ class ProcessTokenizer:
             if known == path:
                 connection.settimeout(seconds)
                 return connection
-            connection.close()  # of a process before this one
+            connection.close()  # a connection to an earlier process
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.settimeout(seconds)
@@ -161,7 +162,7 @@ class ProcessTokenizer:
 
 
 def _on_event_loop() -> bool:
-    """Whether an event loop waits for what this thread does."""
+    """Whether the calling thread is running an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
