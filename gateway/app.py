@@ -154,9 +154,8 @@ class GatewayApp(Litestar):
             return
         request_id = _request_id(scope)
         stats = RequestStats(request_id.decode(), method=scope["method"])
-        if (
-            stats.method == "HEAD"
-        ):  # answered like a GET; the server keeps the original scope and omits the body
+        # Answered like a GET. The server keeps the original scope and omits the body.
+        if stats.method == "HEAD":
             scope = {**scope, "method": "GET"}
         scope[REQUEST_ID] = request_id
         stats.enter()

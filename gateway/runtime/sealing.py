@@ -216,9 +216,7 @@ def open_compactions(
             opened.append(item)
             if index >= own and isinstance(item, Message) and item.role != "assistant":
                 sent.append(item)
-        elif (
-            item.encrypted_content
-        ):  # without it, the response ended before the summary was complete
+        elif item.encrypted_content:  # empty if the response ended before the summary did
             param = ("input", index, "encrypted_content")
             inner = sealer.open_complete(item.encrypted_content, owner, param, stored=index < own)
             if inner.replaces != "nothing":

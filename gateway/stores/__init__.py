@@ -1,1 +1,2 @@
-"""What stores share: packing of values, large parts, batches of events, writes through an outage, and tables of limits and usage."""
+"""Helpers for stores: packing of values, large parts, batches of events, writes during an outage, and tables of
+limits and usage."""

@@ -1,4 +1,4 @@
-"""Writing event logs in batches: what all responses of a process have waiting is stored together."""
+"""Writes event logs in batches: the waiting events of all responses of a process are stored together."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from gateway.errors import StoreUnavailable
 from gateway.protocols import Append, Notification
 
 REFUSED: Final = -1
-"""In place of a log's length: the events are not needed any more."""
+"""Returned in place of a log's length: the events are no longer needed."""
 LOST: Final = -2
-"""In place of a log's length: it is shorter than is known."""
+"""Returned in place of a log's length: the log is shorter than it was before, so events were lost."""
 
 Ending: TypeAlias = Literal["now", "later", "no"]
-"""Whether a log ends: with these events, with later ones of the same append, or not with this append."""
+"""When a log ends: with these events ("now"), with later events of the same append ("later"), or not with this append
+("no")."""
 
 logger = logging.getLogger("gateway.stores")
 
 
 class _Waiting(NamedTuple):
-    """Events that wait to be stored, and who is notified."""
+    """Events that wait to be stored, and the callback for the outcome."""
 
     events: Sequence[bytes]
     ending: Ending
@@ -34,31 +35,32 @@ class _Waiting(NamedTuple):
 
 
 class BatchEntry:
-    """What one batch adds to one log: one append, or several that have arrived while the previous batch was stored."""
+    """The events that one batch adds to one log: one append, or several that arrived while the previous batch was
+    stored."""
 
     __slots__ = ("attempt", "callbacks", "ending", "events", "known", "response_id")
 
     def __init__(self, response_id: str, known: int, first: _Waiting) -> None:
         self.response_id = response_id
         self.known = known
-        """The length that the log has at least. A log that is shorter has lost events."""
+        """The minimum length of the log. If the log is shorter, it has lost events."""
         self.events, self.ending, self.attempt, notify = first
         self.callbacks = [notify]
 
 
 class EventBatchWriter(ABC):
-    """Appends to logs, in the order of the calls. An append that was started is completed even if its caller is cancelled."""
+    """Appends events to logs, in the order of the calls. An append is completed even if its caller is cancelled."""
 
     max_logs: ClassVar[int] = 512
     """Maximum number of logs in one batch."""
     max_bytes: ClassVar[int] = 8 << 20
-    """A batch that is larger gets no more events."""
+    """Size in bytes beyond which no more events are added to a batch."""
     max_events: ClassVar[int] = sys.maxsize
     """Maximum number of events that one batch adds to one log."""
 
     def __init__(self) -> None:
         self.closing = asyncio.Event()
-        """Set when nobody has time to wait for a store that is away: the process ends."""
+        """Set when the process ends: writes then no longer wait for a store that is unavailable."""
         self._waiting: dict[str, list[_Waiting]] = {}
         self._written: dict[str, BatchEntry] = {}
         self._known: dict[str, int] = {}
@@ -67,20 +69,21 @@ class EventBatchWriter(ABC):
 
     @abstractmethod
     async def store(self, batch: Sequence[BatchEntry]) -> Sequence[int]:
-        """Store a batch, which has one entry for each log. Returns the resulting length of each log, `REFUSED` or `LOST`. Raises
-        `StoreUnavailable` if it is not certain that all of it is stored."""
+        """Store a batch, which has one entry for each log. Returns the resulting length of each log, or `REFUSED` or
+        `LOST`. Raises `StoreUnavailable` unless it is certain that the whole batch is stored."""
 
     @abstractmethod
     def deliver(self, entry: BatchEntry, length: int) -> None:
-        """Hand stored events to the log's readers in this process."""
+        """Pass stored events to the log's readers in this process. `length` is the log's new length."""
 
     def release(self, response_id: str) -> None:  # noqa: B027  # most have nothing to release
-        """Nothing more is known of a log, because events were not stored."""
+        """Discard all state of a log, because events of it were not stored."""
 
     async def append(
         self, response_id: str, events: Sequence[bytes], *, last: bool, attempt: int
     ) -> bool:
-        """Returns True once the events are stored, False if they are no longer needed."""
+        """Append events. Returns True once they are stored, and False if they are no longer needed. Raises
+        `StoreUnavailable`."""
         future, set_outcome = _outcome_future()
         self._add(response_id, events, last, attempt, set_outcome)
         outcome = await future
@@ -97,7 +100,7 @@ class EventBatchWriter(ABC):
         return append
 
     async def wait_until_written(self, response_id: str) -> None:
-        """Returns when no events of that log wait to be stored."""
+        """Wait until no events of that log wait to be stored."""
         while True:
             future, set_outcome = _outcome_future()
             if (waiting := self._waiting.get(response_id)) is not None:
@@ -130,7 +133,7 @@ class EventBatchWriter(ABC):
         if waiting is None:
             waiting = self._waiting[response_id] = []
             if self._task is None:
-                # In a context of its own: it stores the events of all owners, and has no turn of whose event comes first.
+                # In an empty context: the task stores the events of all owners, and must not belong to the first one.
                 self._task = asyncio.create_task(self._write(), context=Context())
         most = self.max_events
         while len(events) > most:
@@ -153,7 +156,7 @@ class EventBatchWriter(ABC):
                 for each, length in zip(batch, lengths, strict=True):
                     self._finish(each, length)
         except BaseException:
-            # A programming error: do not let callers wait forever.
+            # A programming error. Do not let callers wait forever.
             broken = StoreUnavailable("The store failed to write events.")
             for each in tuple(self._written.values()):
                 self._fail(each, broken)
@@ -165,7 +168,7 @@ class EventBatchWriter(ABC):
             self._task = None
 
     def _take(self) -> list[BatchEntry]:
-        """The next batch."""
+        """Remove the next batch from the waiting events, and return it."""
         taken: list[BatchEntry] = []
         left: dict[str, list[_Waiting]] = {}
         size = 0
@@ -181,7 +184,7 @@ class EventBatchWriter(ABC):
             gathered = [*entry.events]
             count = 1
             for events, ending, attempt, notify in waiting[1:]:
-                # Events that end a log can be accepted where others are not, so they are not merged.
+                # A store may accept events that end a log but reject others, so they are not merged.
                 if ending != entry.ending or attempt != entry.attempt:
                     break
                 if len(gathered) + len(events) > self.max_events or size > self.max_bytes:
@@ -211,11 +214,12 @@ class EventBatchWriter(ABC):
         else:
             self._known.pop(response_id, None)
             self.release(response_id)
-        self._written.pop(response_id, None)  # only now: if the above raises, its callers are told
+        # Only now: if `deliver` raises, `_write` fails this entry.
+        self._written.pop(response_id, None)
         _notify_all(response_id, entry.callbacks, stored)
 
     def _fail(self, entry: BatchEntry, error: StoreUnavailable) -> None:
-        """Fail the entry and what waits behind it in the same log: storing that would leave a gap."""
+        """Fail the entry, and all events that wait behind it in the same log: storing them would leave a gap."""
         response_id = entry.response_id
         self._written.pop(response_id, None)
         self._known.pop(response_id, None)
@@ -225,7 +229,7 @@ class EventBatchWriter(ABC):
 
 
 def _outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notification]:
-    """A future for the outcome of an append, and the callback that sets it unless it was cancelled."""
+    """A future for the outcome of an append, and the callback that sets its result unless it was cancelled."""
     coming: asyncio.Future[bool | StoreUnavailable] = asyncio.get_running_loop().create_future()
 
     def set_outcome(outcome: bool | StoreUnavailable) -> None:
@@ -236,13 +240,13 @@ def _outcome_future() -> tuple[asyncio.Future[bool | StoreUnavailable], Notifica
 
 
 def _ignore_outcome(outcome: bool | StoreUnavailable) -> None:
-    """Callback of all parts of a large append but the last."""
+    """The callback of all parts of a large append except the last one."""
 
 
 def _notify_all(
     response_id: str, callbacks: Sequence[Notification], outcome: bool | StoreUnavailable
 ) -> None:
-    """Call the callbacks of appends to one log with their outcome. What they raise is logged."""
+    """Call the callbacks of appends to one log with their outcome. Exceptions that they raise are logged."""
     for notify in callbacks:
         try:
             notify(outcome)

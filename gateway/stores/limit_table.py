@@ -1,4 +1,4 @@
-"""Counters of limits within one process; see `gateway.protocols.LimitCounters`."""
+"""Counters for limits, in the memory of one process; see `gateway.protocols.LimitCounters`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from gateway.protocols import LimitState, PrincipalLimits, SettledRequest
 
 DAY_SECONDS = 86_400
 _SWEEP = 1024
-"""Principals are looked through for forgotten ones whenever there are twice as many as after the last time, from here on."""
+"""Number of principals at which idle ones are first forgotten; then whenever twice as many as were left have
+accumulated."""
 
 
 class _Bucket:
-    """What is counted against a limit per minute. It decays at the limit's rate."""
+    """The count for a limit per minute. It decays at the limit's rate."""
 
     __slots__ = ("at", "spent")
 
@@ -39,11 +40,12 @@ class _Counters:
         self.day = 0
         self.day_tokens = 0
         self.running: dict[str, tuple[float, LimitState]] = {}
-        """By request id: when it is forgotten, and what its admission returned."""
+        """Maps the ids of running requests to the time when they are forgotten and the state that their admission
+        returned."""
 
 
 class LimitTable:
-    """Implements `LimitCounters` within one process. No method awaits, so each is atomic.
+    """Implements `LimitCounters` in the memory of one process. No method awaits, so each is atomic.
 
     `clock` returns Unix time.
     """
@@ -122,7 +124,7 @@ class LimitTable:
                 counters.running[request_id] = (ends, known[1])
 
     def _forget_idle(self, now: float) -> None:
-        """Forget principals whose counters cannot matter any more."""
+        """Forget principals whose counters no longer affect any limit."""
         if len(self._principals) < self._sweep_at:
             return
         day = int(now // DAY_SECONDS)
@@ -134,23 +136,24 @@ class LimitTable:
 
 
 _SET_BACK = 60.0
-"""Seconds by which no clocks of gateways differ that share counters."""
+"""Maximum difference of the clocks of gateways that share counters, in seconds."""
 _ROUNDING = 1e-6
-"""What errors of floating-point numbers may add up to."""
+"""Tolerance for accumulated floating-point errors."""
 
 
 def decayed(spent: float, at: float, limit: int | None, now: float) -> float:
-    """What is left at `now` of a count of the time `at`."""
+    """Return what remains at time `now` of the count `spent`, which was taken at time `at`."""
     if limit is None or now <= at:
         return spent
     return max(0.0, spent - (now - at) * limit / 60)
 
 
 def counted_at(at: float, now: float) -> float:
-    """The time of a count that was of the time `at`, and is changed at `now`.
+    """Return the new time of a count that was taken at time `at` and is changed at `now`.
 
-    It does not go back if gateways' clocks differ a little: each change of the gateway would regain something. If the clock was set
-    back, it does; otherwise nothing would be regained until the clock has caught up.
+    If `now` is slightly earlier, because the clocks of gateways differ, the time stays `at`: going back would let the
+    count decay twice for the same interval. If `now` is much earlier, because the clock was set back, it is `now`:
+    otherwise the count would not decay until the clock has caught up.
     """
     return now if now >= at or at - now > _SET_BACK else at
 
@@ -165,8 +168,10 @@ def refusal(
     tokens: int,
     now: float,
 ) -> LimitState | None:
-    """Why a request of `tokens` tokens is refused, given what is counted at `now`; None if it is admitted. Of several
-    limits, the one for which the client has to wait longest."""
+    """The reason why a request of `tokens` tokens is refused, given the counts at `now`; None if it is admitted.
+
+    If it exceeds several limits, returns the one for which the client has to wait longest.
+    """
     day = int(now // DAY_SECONDS)
     refused: list[tuple[float, LimitState]] = []
 
@@ -196,10 +201,10 @@ def refusal(
 
 
 def seconds_until_regained(spent: float, limit: int) -> float:
-    """Seconds until nothing is counted against a limit per minute."""
+    """Seconds until a count for a limit per minute has decayed to zero."""
     return max(0.0, spent * 60 / limit)
 
 
 def remaining(spent: float, limit: int) -> int:
-    """What is left of a limit."""
+    """The rest of a limit, as a whole number."""
     return max(0, math.floor(limit - spent + _ROUNDING))

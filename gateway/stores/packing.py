@@ -26,7 +26,8 @@ _LARGEST: Final = int(sys.float_info.max)
 
 
 def pack(value: object) -> bytes:
-    """Serialize `value` as msgpack. Whole numbers beyond 64 bits, which schemas and arguments may have, become the nearest floats."""
+    """Serialize `value` as msgpack. Integers of more than 64 bits, which schemas and arguments may contain, become
+    floats."""
     try:
         return VERSION + _ENCODER.encode(value)
     except OverflowError:
@@ -45,7 +46,7 @@ def _narrowed(value: Any) -> Any:
 
 
 def pack_json(value: object) -> bytes:
-    """Serialize `value` as JSON. Used for a client's own JSON, whose numbers may be of any size."""
+    """Serialize `value` as JSON. Used for JSON of clients, whose numbers may be of any size."""
     return VERSION + encode(value)
 
 
@@ -58,13 +59,14 @@ class Unpacker(Generic[T]):
         )
 
     def __call__(self, packed: bytes, *, of: str) -> T | None:
-        """The stored value. None, with a log message, if it cannot be read. `of` names the object for the message."""
+        """Deserialize a stored value. Returns None and logs a message if it cannot be read; `of` names the object
+        there."""
         if packed[:1] != VERSION:
             logger.warning("%s is stored in a form that this version does not read", of)
             return None
         try:
             return self._decoder.decode(memoryview(packed)[1:])
-        # Of text that is not UTF-8, msgspec raises Python's error.
+        # For text that is not UTF-8, msgspec raises Python's UnicodeDecodeError.
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             logger.warning("%s cannot be read: %s", of, error)
             return None

@@ -1,8 +1,9 @@
-"""Large parts of stored values: images, sounds and files in base64 are cut out, to be stored once by hash.
+"""Deduplication of large parts of stored values: images, sounds and files in base64 are cut out and stored once, by
+hash.
 
-A value of `gateway.stores.packing` without large parts stays as it is. One with such parts becomes a remainder, which names them by
-the SHA-256 of their bytes, and the parts. `restore` puts the same bytes together again. A store keeps parts by owner and
-hash, so that nobody can find out, by a hash, what others have stored.
+A packed value (`gateway.stores.packing`) without large parts is not changed. A value with large parts is split into
+these parts and a remainder, which refers to the parts by the SHA-256 of their bytes. `restore` reassembles the value.
+A store keeps parts by owner and hash, so that a client cannot use a hash to find out what other owners have stored.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from typing import Final, NamedTuple
 import msgspec
 
 LARGE: Final = 16 * 1024
-"""Bytes from which a part is stored apart."""
+"""Minimum size, in bytes, of a part that is stored separately."""
 
 _REMAINDER: Final = b"\x02"
-"""The first byte of a remainder; `gateway.stores.packing.VERSION` is that of a whole value."""
+"""The first byte of a remainder. The first byte of a whole value is `gateway.stores.packing.VERSION`."""
 _WINDOW: Final = 256
-"""Bytes that are looked at in each step. If they are base64, they may be in a large part."""
+"""Bytes that are examined in each step. If all of them are base64 characters, they may belong to a large part."""
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_="
 _RUN: Final = re.compile(rb"[A-Za-z0-9+/\-_=]*")
 
 
 class _Remainder(msgspec.Struct, frozen=True, array_like=True):
     hashes: list[str]
-    """Of the parts, in their order. One part may occur several times."""
+    """Hashes of the parts, in order. A part may occur several times."""
     between: list[bytes]
-    """What is before, between and after the parts."""
+    """The bytes before, between and after the parts."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -41,11 +42,11 @@ class Cut(NamedTuple):
 
     data: bytes
     parts: Mapping[str, bytes]
-    """By hash, as 64 hexadecimal digits."""
+    """The parts by their hashes, as 64 hexadecimal digits."""
 
 
 def cut(packed: bytes) -> Cut:
-    """The remainder of a packed value, and its large parts. Takes time proportional to the size of the parts."""
+    """Split a packed value into a remainder and its large parts. Takes time proportional to the size of the parts."""
     if len(packed) < LARGE:
         return Cut(packed, {})
     parts: dict[str, bytes] = {}
@@ -66,16 +67,17 @@ def cut(packed: bytes) -> Cut:
 
 
 def _large_runs(packed: bytes) -> Iterator[tuple[int, int]]:
-    """Where the runs of base64 with at least `LARGE` bytes begin and end. Other text is passed in large steps."""
+    """Yield start and end of each sequence of at least `LARGE` base64 characters. Other text is skipped in large
+    steps."""
     at = end = 0
     step = LARGE // 2
     while at + step <= len(packed):
-        # A large run has two steps, and so the whole window at one of them.
+        # A large sequence spans two steps, so it contains the whole window of at least one step.
         window = packed[at : at + _WINDOW]
         if window.translate(None, _ALPHABET):
             at += step
             continue
-        # If it began a step earlier, that step would have found it.
+        # It begins less than one step before; otherwise the previous step would have found it.
         before = packed[max(end, at - step) : at][::-1]
         start = at - _length(before, 0)
         end = at + _length(packed, at)
@@ -85,13 +87,13 @@ def _large_runs(packed: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _length(text: bytes, at: int) -> int:
-    """Bytes of base64 from `at` on."""
+    """Number of base64 characters from `at` on."""
     found = _RUN.match(text, at)
     return 0 if found is None else found.end() - at
 
 
 def _remainder(data: bytes | None) -> _Remainder | None:
-    """The remainder that `data` is; None if it is a whole value, or was written by another version."""
+    """Decode `data` as a remainder; None if it is a whole value, or if another version wrote it."""
     if data is None or data[:1] != _REMAINDER:
         return None
     try:
@@ -102,13 +104,14 @@ def _remainder(data: bytes | None) -> _Remainder | None:
 
 
 def named_parts(data: bytes | None) -> Collection[str]:
-    """The hashes of the parts that a stored value names."""
+    """The hashes of the parts to which a stored value refers."""
     remainder = _remainder(data)
     return frozenset(remainder.hashes) if remainder else ()
 
 
 def restore(data: bytes, parts: Mapping[str, bytes]) -> bytes | None:
-    """The packed value of which `cut` made `data`; `data` itself if it is none. None if a part is missing."""
+    """Reassemble the packed value from its remainder `data` and its parts. Returns `data` itself if it is a whole
+    value, and None if a part is missing."""
     remainder = _remainder(data)
     if remainder is None:
         return data
@@ -121,7 +124,7 @@ def restore(data: bytes, parts: Mapping[str, bytes]) -> bytes | None:
 
 
 def whole_size(data: bytes, parts: Mapping[str, bytes]) -> int:
-    """Bytes of the packed value, with each of its parts as often as it occurs."""
+    """Size of the reassembled value in bytes. A part that occurs several times counts each time."""
     remainder = _remainder(data)
     if remainder is None:
         return len(data)

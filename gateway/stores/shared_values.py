@@ -1,4 +1,4 @@
-"""Shared values within one process; see `gateway.protocols.SharedValues`."""
+"""Shared values in the memory of one process; see `gateway.protocols.SharedValues`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Final
 MAX_VALUES: Final = 10_000
 """Maximum number of values per owner."""
 MAX_BYTES: Final = 32 << 20
-"""Maximum total size of one owner's values in bytes. Values up to `SMALL` bytes are limited only by their number."""
+"""Maximum total size of one owner's values, in bytes. A value of up to `SMALL` bytes is always accepted; only the
+number of values is limited."""
 SMALL: Final = 1024
 
 
 class ValueTable:
-    """Values by owner and name. Methods do not await, so each is atomic. `clock` returns seconds."""
+    """A table of values by owner and name. No method awaits, so each is atomic. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Counters of usage within one process; see `gateway.protocols.UsageCounters`."""
+"""Counters of usage, in the memory of one process; see `gateway.protocols.UsageCounters`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeAlias
 from gateway.protocols import BUCKETS_KEPT, UsageCount, UsageWidth
 
 Numbers: TypeAlias = tuple[int, int, int, int, int]
-"""Requests, and tokens: input, cached, output, reasoning."""
+"""Number of requests, then numbers of tokens: input, cached, output, reasoning."""
 Key: TypeAlias = tuple[int, str, str | None, str]
 """Bucket, API, principal, model."""
 
 MAX_COUNTS = 200_000
-"""Maximum number of sums of each width in one process. Beyond it, the oldest buckets are forgotten."""
+"""Maximum number of sums of each width in one process. If there are more, the oldest buckets are forgotten."""
 _MAX_BATCHES = 10_000
 
 
 class UsageTable:
-    """Implements `UsageCounters` within one process."""
+    """Implements `UsageCounters` in the memory of one process."""
 
     def __init__(self) -> None:
         self._tables = {width: _Sums(kept) for width, kept in BUCKETS_KEPT.items()}
@@ -54,7 +54,7 @@ class _Sums:
         sums = self._buckets.get(key[0])
         if sums is None:
             sums = self._buckets[key[0]] = {}
-            # Not those before the last one: a clock may have been far ahead for a while.
+            # Measured from this bucket, not from the newest one: a clock may have been far ahead for a while.
             self._forget(key[0] - self._kept)
         before = len(sums)
         add(sums, key, numbers)
@@ -98,7 +98,7 @@ def add(sums: dict[Key, Numbers], key: Key, more: Numbers) -> None:
 
 
 def counts_of(width: UsageWidth, sums: Iterable[tuple[Key, Numbers]]) -> list[UsageCount]:
-    """Sums as `UsageCount`s."""
+    """Convert sums to `UsageCount`s."""
     return [
         UsageCount(
             width=width,

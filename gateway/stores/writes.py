@@ -1,4 +1,4 @@
-"""Writing to a store that may be away for a moment."""
+"""Writing to a store that may be briefly unavailable."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 class WriteTokens:
-    """Tokens by which a store recognizes a write that is repeated because its answer was lost. Each is unique among all
-    processes."""
+    """Generates tokens by which a store recognizes a write that is repeated because its answer was lost. Each token
+    is unique among all processes."""
 
     def __init__(self) -> None:
         self.process = secrets.token_hex(8)
-        """The part of the tokens that is the same for all of this object."""
+        """The common prefix of this object's tokens."""
         self._numbers = itertools.count()
 
     def next(self) -> str:
@@ -30,7 +30,8 @@ class WriteTokens:
 async def through_outage(
     work: Callable[[], Awaitable[T]], *, seconds: float, closing: asyncio.Event | None = None
 ) -> T:
-    """Run `work`; repeat it while the store is unavailable, for at most `seconds`, and not once `closing` is set."""
+    """Run `work`, and repeat it while it raises `StoreUnavailable`, for at most `seconds` and until `closing` is
+    set."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     pause = 0.1
