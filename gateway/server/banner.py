@@ -1,4 +1,4 @@
-"""The message of a started server: its address, its models, and an example request."""
+"""The message that a started server prints: its address, its models, and an example request."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def banner(
     needs_key: bool = False,
     page: bool = False,
 ) -> str:
-    """The banner of a server at `base_url` (`http://127.0.0.1:8000`), or on a Unix socket, with `models`, which must not be
-    empty.
+    """Return the banner of a server with `models`, at `base_url` (`http://127.0.0.1:8000`) or on a Unix socket.
 
-    The example request is for `use` of the first model. If requests need an API key, it is that of `$OPENAI_API_KEY`.
-    `page`: whether browsers get a page at `/`.
+    `models` must not be empty; the example request is for the first model and its `use`. If requests need an API key,
+    the example reads it from `$OPENAI_API_KEY`. `page`: whether the server has a page for browsers at `/`.
     """
     name = json.dumps(models[0], ensure_ascii=False)
     body: dict[str, Any] = {"model": models[0], "input": "Hello!"}

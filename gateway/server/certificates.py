@@ -1,4 +1,4 @@
-"""The server's certificate and the authorities of its clients, read again when their files change."""
+"""The server's certificate and the certificate authorities of its clients, read again when their files change."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from gateway.task_context import running_task
 logger = logging.getLogger("gateway.server.certificates")
 
 WATCH_SECONDS: Final = 0.5
-"""Interval between looks at the files. Changed files are read when two looks have found the same: the certificate and its key are two
-files, which are seldom written at the same moment."""
+"""Interval between checks of the files, in seconds. Changed files are read only after two checks have found the same
+state, because the certificate and its key are two files that are not written at the same moment."""
 WARN_SECONDS: Final = 7 * 86_400
-"""How long before the end of a certificate the log warns of it, in seconds."""
+"""How long before the certificate expires the log warns of it, in seconds."""
 
 _Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 _USED_STILL = "new connections get the certificate that was read before"
@@ -35,7 +35,7 @@ _USED_STILL = "new connections get the certificate that was read before"
 class WatchedCertificates:
     """The files `tls_certificate`, `tls_key` and `tls_client_ca` of a server that speaks TLS.
 
-    Each handshake uses what was read last. Connections that are open stay as they are.
+    Each handshake uses the files that were read last. Open connections are not affected.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class WatchedCertificates:
         report_expiry: Callable[[float], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`settings` are loaded. `report_expiry` is called with the Unix time of the end of each certificate that is used."""
+        """`settings` must be loaded. `report_expiry` is called for each certificate with the Unix time at which it
+        expires."""
         self._server = server
         self._settings = settings
         self._report_expiry = report_expiry
@@ -56,11 +57,11 @@ class WatchedCertificates:
         self._authorities = _content(server.tls_client_ca)
         assert settings.ssl is not None, "the server speaks TLS"
         self._context: ssl.SSLContext = settings.ssl
-        # Changes between the loading of the settings and the first look are not overlooked.
+        # The files may have changed since the settings were loaded.
         with suppress(ConfigurationError):
             self._context = self._load()
         if server.tls_client_ca is not None:
-            # A session that is resumed would not be verified anew.
+            # A resumed session would not be verified again.
             settings.ssl.num_tickets = 0
         settings.ssl.sni_callback = self._choose
         self._note_expiry()
@@ -68,14 +69,15 @@ class WatchedCertificates:
     def _choose(
         self, connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext
     ) -> int | None:
-        """Called by OpenSSL in each handshake, whether or not the client names a host."""
+        """Use the current context for a handshake. OpenSSL calls this in each one, whether or not the client names a
+        host."""
         if self._context is not first:
             connection.context = self._context
         return None
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """While entered, changed files are read again. Those with a mistake change nothing."""
+        """Read changed files again while the context is entered. Files with a mistake are not used."""
         async with running_task(self._watch()):
             yield
 
@@ -89,11 +91,11 @@ class WatchedCertificates:
                 self._seen = stamp
                 self._warn_of_expiry()
             except Exception:
-                # Without this task, the certificate would expire.
+                # The task must go on: without it, renewed certificates would not be used.
                 logger.exception("looking at the files of TLS failed; %s", _USED_STILL)
 
     async def read_again(self) -> None:
-        """Read the files, and use them from now on. If they have a mistake, nothing changes, and one line of the log says so."""
+        """Read the files, and use them from now on. If they have a mistake, log an error and keep the previous ones."""
         self._read = await asyncio.to_thread(_stamp, self._server)
         try:
             authorities = await asyncio.to_thread(_content, self._server.tls_client_ca)
@@ -110,7 +112,7 @@ class WatchedCertificates:
         logger.info("the certificate of %s was read again%s", self._server.tls_certificate, until)
 
     def _load(self) -> ssl.SSLContext:
-        """A context like that of the start. Raises `ConfigurationError`."""
+        """Create an SSL context with the same settings as at the start. Raises `ConfigurationError`."""
         server, first = self._server, self._settings
         assert server.tls_certificate is not None
         check_tls(server)
@@ -153,7 +155,7 @@ class WatchedCertificates:
 
 
 def _stamp(server: ServerConfig) -> _Stamp:
-    """What changes when one of the files does, or leads to another."""
+    """A value that changes when one of the files changes, or is a link whose target changes."""
     found: list[tuple[int, int, int] | None] = []
     for path in (server.tls_certificate, server.tls_key, server.tls_client_ca):
         try:
@@ -172,7 +174,7 @@ def _content(path: str | None) -> bytes:
 
 
 def _expiry(pem: bytes) -> float | None:
-    """The Unix time at which the first certificate ends; None if it cannot be read."""
+    """The Unix time at which the first certificate expires; None if it cannot be read."""
     try:
         certificates = x509.load_pem_x509_certificates(pem)
         return certificates[0].not_valid_after_utc.timestamp()

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 _FIRST = 3
-"""The standard streams are not changed."""
+"""The first descriptor after the standard streams, which are not changed."""
 _LAST = 0xFFFFFFFF
 _CLOSE_RANGE = 436
 """The number of the system call, which is the same on all architectures of Linux."""
@@ -19,15 +19,15 @@ _CLOEXEC = 4
 def close_all_on_exec() -> None:
     """Mark every open descriptor above the standard streams as close-on-exec.
 
-    Python opens its own that way. C libraries may not, and a process spawned by multiprocessing receives inheritable
-    descriptors. Does not raise.
+    Python opens its descriptors that way, but C libraries may not, and a process spawned by multiprocessing receives
+    inheritable descriptors. Does not raise.
     """
     if not _mark_range():
         _mark_one_by_one()
 
 
 def _mark_range() -> bool:
-    """Let the kernel mark them in one call (Linux 5.11 and newer). Returns whether it did."""
+    """Mark all descriptors with one system call (Linux 5.11 and newer). Returns whether this succeeded."""
     if not sys.platform.startswith("linux"):
         return False
     call = ctypes.CDLL(None).syscall

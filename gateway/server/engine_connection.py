@@ -1,4 +1,4 @@
-"""An engine's end of the connection with a server process."""
+"""The engine process's end of a connection with a server process."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ logger = logging.getLogger("gateway.server.engine_connection")
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FromServer).decode
 _REFUSED: Final = frozenset({"health", "load_adapter", "reserve"})
-"""Methods that are refused while the process is about to end."""
+"""Methods that are refused while the engine process drains."""
 _WITHOUT_PLACE: Final = frozenset({"check", "embed", "score"})
-"""Those refused as well where requests have no place in a queue here."""
+"""Further methods that are refused while it drains, if requests have no places in a queue of this process."""
 _KEPT_PLACES: Final = 4096
-"""Maximum number of ended places whose use the server process has not reported yet."""
+"""Maximum number of ended places that are kept until the server process reports the tokens that were used."""
 
 
 class ConnectionHost(Protocol):
-    """What the connections of one engine share."""
+    """The interface of an engine's host for its connections."""
 
     @property
     def engine(self) -> Engine:
@@ -71,7 +71,7 @@ class ConnectionHost(Protocol):
 
     @property
     def admission(self) -> Admission | None:
-        """The queue of all server processes, if there are several."""
+        """The common queue of all server processes, if there are several."""
 
     @property
     def in_use(self) -> bool:
@@ -79,35 +79,35 @@ class ConnectionHost(Protocol):
 
     @property
     def draining(self) -> bool:
-        """Whether new requests are refused, because the process is about to end."""
+        """Whether new requests are refused because the engine process is about to end."""
 
     def work_ended(self) -> None:
-        """A request or a place in the queue has ended."""
+        """Called when a request or a place in the queue has ended."""
 
     def joined(self, connection: ServerConnection) -> None:
-        """A server process has connected."""
+        """Called when a server process has connected."""
 
     def left(self, connection: ServerConnection) -> None:
-        """A server process needs the engine no longer."""
+        """Called when a server process no longer needs the engine."""
 
     def closed(self, connection: ServerConnection) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
 
     async def opened(self, limits: QueueLimits | None) -> Opened:
-        """Open the engine, unless it is open; and use these limits."""
+        """Open the engine if it is not open, and apply `limits` to the queue."""
 
     def describe(self) -> Description:
         """The engine's description for server processes."""
 
     def resize(self, limits: QueueLimits) -> None:
-        """Use these limits for new requests."""
+        """Apply `limits` to new requests."""
 
     def several_principals(self, several: bool) -> None:
-        """Whether there is more than one principal, as a server process says."""
+        """Set whether there is more than one principal, as reported by a server process."""
 
 
 class ServerConnection(asyncio.Protocol):
-    """One server process's connection. Its requests and places in the queue end with it; those of others do not."""
+    """The connection of one server process. When it ends, the process's requests and places in the queue end too."""
 
     def __init__(self, host: ConnectionHost) -> None:
         self._host = host
@@ -126,7 +126,8 @@ class ServerConnection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        # uvloop's transports do not derive from asyncio.Transport.
+        self._transport = cast("asyncio.Transport", transport)
         self._host.joined(self)
 
     def data_received(self, data: bytes) -> None:
@@ -139,8 +140,8 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.abort()
 
     def eof_received(self) -> bool:
-        """Called when the server process needs the engine no longer. For the last one, the connection stays open until the engine has
-        ended."""
+        """Handle the end of the stream: the server process no longer needs the engine. The connection of the last
+        server process stays open until the engine is closed."""
         self._leave()
         return not self._host.in_use
 
@@ -186,7 +187,7 @@ class ServerConnection(asyncio.Protocol):
                 task = self._tasks.pop(message.number, None)
                 if task is not None:
                     task.cancel()
-                self._end_place(message.number)  # what it may have reserved
+                self._end_place(message.number)  # if it has reserved one
             case MethodCall(number=0):
                 self._handle_notice(message)
             case MethodCall():
@@ -254,7 +255,7 @@ class ServerConnection(asyncio.Protocol):
         return await self._optional(call)
 
     async def _optional(self, call: MethodCall) -> object:
-        """Calls of what only some engines are."""
+        """Call a method that only some engines have. Raises `EngineError` if this engine does not have it."""
         engine, argument = self._host.engine, call.argument
         match call.method:
             case "count" if isinstance(engine, CountingEngine):
@@ -282,7 +283,7 @@ class ServerConnection(asyncio.Protocol):
     # The queue.
 
     def _handle_notice(self, call: MethodCall) -> None:
-        """Handle a call that has no answer."""
+        """Handle a call that is not answered."""
         match call.method:
             case "end":
                 self._end_place(_decoded(call.argument, int))
@@ -308,7 +309,7 @@ class ServerConnection(asyncio.Protocol):
         )
         turn = asyncio.get_running_loop().create_task(reservation.__aenter__())
         self._places[number] = reservation, turn
-        await asyncio.sleep(0)  # it begins at once if a slot is free
+        await asyncio.sleep(0)  # lets the task run: if a slot is free, it takes it now
         return number, turn.done()
 
     def _end_place(self, number: int) -> None:
@@ -323,7 +324,7 @@ class ServerConnection(asyncio.Protocol):
                 self._ended.popitem(last=False)
         else:
             turn.cancel()
-            # If it has not begun, cancelling the task does not give the place back.
+            # If the task has not begun to run, cancelling it does not give the place back.
             reservation.cancel()
         self._host.work_ended()
 
@@ -345,7 +346,7 @@ class ServerConnection(asyncio.Protocol):
         self._send(Failed(number, failure_of(error)))
 
     def _flush(self) -> None:
-        """Write all that is ready: the outputs of all streams as one frame."""
+        """Write all waiting messages. The outputs of all streams become one frame."""
         self._flushing = False
         pieces, others = self._pieces, self._others
         self._pieces, self._others = [], []
@@ -355,7 +356,7 @@ class ServerConnection(asyncio.Protocol):
         failed: set[int] = set()
         try:
             frames = [framed(_encode(Outputs(pieces)))] if pieces else []
-        except Exception:  # one is too large, or an engine has put in it what cannot be encoded
+        except Exception:  # an output is too large, or contains a value that cannot be encoded
             frames = [
                 self._frame_of(Outputs([piece]), piece.stream, failed)
                 for piece in pieces
@@ -368,7 +369,8 @@ class ServerConnection(asyncio.Protocol):
         transport.write(b"".join(frames))
 
     def _frame_of(self, message: FromEngine, number: int, failed: set[int]) -> bytes:
-        """The frame of a message; or that of an error, with which the stream or the call ends, and is then in `failed`."""
+        """The frame of a message. If it cannot be encoded, end the stream or call `number`: return the frame of an
+        error, and add `number` to `failed`."""
         try:
             return framed(_encode(message))
         except FrameTooLarge:

@@ -1,4 +1,4 @@
-"""Workers ask their supervisor to start the processes of engines, over a private Unix socket."""
+"""A private Unix socket on which workers ask their supervisor to start engine processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SECONDS: Final = 10.0
 
 
 class EngineControl:
-    """The supervisor's end: while the context is entered, a thread answers the workers."""
+    """The supervisor's end of the socket. Entering the context starts a thread that answers the workers."""
 
     def __init__(self, processes: EngineProcesses) -> None:
         self._processes = processes
@@ -66,7 +66,8 @@ class EngineControl:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # The thread runs until the process ends: the processes that it has started are signalled when it ends.
+        # The thread runs until the supervisor ends, because engine processes get a signal when the thread that
+        # started them ends.
         self._folder.remove()
 
     def _answer_all(self) -> None:
@@ -90,13 +91,13 @@ class EngineControl:
             return "later", later.seconds
         except (NotStarted, ConfigurationError) as error:
             return "no", str(error)
-        except Exception as error:  # such as a process that the system does not let start
+        except Exception as error:  # such as: the system does not start the process
             logger.exception("an engine's process could not be started")
             return "no", f"The engine's process could not be started: {error}."
 
 
 class SupervisorStarter:
-    """A worker's end. Implements `EngineStarter`."""
+    """A worker's end of the socket. Implements `EngineStarter`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -110,7 +111,7 @@ class SupervisorStarter:
                 answer = await reader.readexactly(min(size, MAX_FRAME))
             finally:
                 writer.close()
-        except (EOFError, FileNotFoundError, ConnectionRefusedError) as error:  # it ends
+        except (EOFError, FileNotFoundError, ConnectionRefusedError) as error:  # it is ending
             raise NotStarted(f"The supervisor of the workers does not answer: {error}.") from error
         except OSError as error:  # such as too many open files
             logger.warning("the supervisor of the workers cannot be asked: %s", error)

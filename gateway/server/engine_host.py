@@ -1,4 +1,4 @@
-"""Serves one engine to the server processes that are connected to its process."""
+"""Serves one engine to the server processes that are connected to the engine process."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from gateway.server.engine_tokenizer import answer_tokenizer_calls
 logger = logging.getLogger("gateway.server.engine_host")
 
 FIRST_SECONDS: Final = 60.0
-"""How long the process waits for its first connection."""
+"""How long the engine process waits for its first connection, in seconds."""
 _HELLO_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 1.0
-"""How long the last outputs may take to be read by server processes, once the engine is closed."""
+"""How long server processes may take to read the last outputs after the engine is closed, in seconds."""
 _MAX_TOKENIZER_CONNECTIONS: Final = 256
 
 
 class EngineHost:
-    """One engine. It is opened when a server process asks for it, and closed when none is connected any more."""
+    """Hosts one engine. The engine is opened when a server process asks for it, and closed when none is connected any
+    more."""
 
     def __init__(
         self, name: str, open_engine: Callable[[AsyncExitStack], Awaitable[Engine]]
@@ -48,29 +49,31 @@ class EngineHost:
         self.name = name
         self._open_engine = open_engine
         self._connections: set[ServerConnection] = set()
-        """Those that need the engine."""
+        """Connections of server processes that need the engine."""
         self._open: set[ServerConnection] = set()
+        """All open connections."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._none_open = asyncio.Event()
         self.draining = False
-        """Whether new requests are refused, because the process is about to end."""
+        """Whether new requests are refused because the engine process is about to end."""
         self._engine: Engine | None = None
         self._owner: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
         self._tokenizing = threading.Semaphore(_MAX_TOKENIZER_CONNECTIONS)
         self._several = False
         self.admission: Admission | None = None
-        """The queue of all server processes, if there are several."""
+        """The common queue of all server processes, if there are several."""
 
     @property
     def engine(self) -> Engine:
-        """The open engine."""
+        """The open engine. Must not be read before it is open."""
         assert self._engine is not None, "it is asked for after it was opened"
         return self._engine
 
     async def serve(self, listening: socket.socket) -> None:
-        """Serve connections until the last one has ended, or `stop` was called and they have ended; then close the engine."""
+        """Serve connections until no server process needs the engine, or until `drain` or `stop` takes effect. Then
+        close the engine."""
         accepting = asyncio.create_task(self._accept(listening))
         first = asyncio.get_running_loop().call_later(FIRST_SECONDS, self._leave_if_unused)
         try:
@@ -83,7 +86,7 @@ class EngineHost:
             if self._owner is not None:
                 self._owner.cancel()
                 await asyncio.wait((self._owner,))
-            for connection in tuple(self._open):  # who has left last waits for this
+            for connection in tuple(self._open):  # the last server process waits for this
                 connection.close()
             if self._open:
                 with suppress(TimeoutError):
@@ -91,7 +94,7 @@ class EngineHost:
                         await self._none_open.wait()
 
     def drain(self, seconds: float) -> None:
-        """Refuse new requests, and end as soon as none runs, in `seconds` at the latest."""
+        """Refuse new requests, and end as soon as none runs, after `seconds` at the latest."""
         self.draining = True
         if self._connections:
             logger.info("model %s: its engine's process refuses new requests and ends once none runs, in %g s at the latest: it was told to", self.name, seconds)  # fmt: skip
@@ -99,12 +102,12 @@ class EngineHost:
         self.work_ended()
 
     def work_ended(self) -> None:
-        """A request or a place of a server process has ended."""
+        """Called when a request or a place in the queue has ended."""
         if self.draining and not any(each.busy for each in self._connections):
             self._stop.set()
 
     def stop(self, seconds: float) -> None:
-        """End as soon as no server process is connected, and in `seconds` at the latest."""
+        """End as soon as no server process is connected, after `seconds` at the latest."""
         if self._connections:
             logger.info("model %s: its engine's process ends in %g s, or once no server process uses it: it was told to", self.name, seconds)  # fmt: skip
             asyncio.get_running_loop().call_later(seconds, self._stop.set)
@@ -116,7 +119,7 @@ class EngineHost:
         self._open.add(connection)
 
     def left(self, connection: ServerConnection) -> None:
-        """A server process needs the engine no longer."""
+        """Called when a server process no longer needs the engine."""
         self._connections.discard(connection)
         self._leave_if_unused()
         self.work_ended()
@@ -140,9 +143,9 @@ class EngineHost:
             self._stop.set()
 
     async def opened(self, limits: QueueLimits | None) -> Opened:
-        """Open the engine, unless it is open; and use these limits."""
+        """Open the engine if it is not open, and apply `limits` to the queue."""
         if self._stop.is_set() or self.draining:
-            return Opened()  # it ends: another process is to be asked
+            return Opened()  # this process ends: the server process has to use another one
         if self._owner is None:
             self._owner = asyncio.create_task(self._hold_open())
         try:
@@ -154,7 +157,7 @@ class EngineHost:
         return Opened(description=description_of(engine))
 
     def resize(self, limits: QueueLimits) -> None:
-        """Use these limits for new requests."""
+        """Apply `limits` to new requests."""
         if self.admission is None:
             self.admission = Admission(
                 self.name,
@@ -173,11 +176,11 @@ class EngineHost:
             )
 
     def several_principals(self, several: bool) -> None:
-        """Whether there is more than one principal, as a server process says."""
+        """Set whether there is more than one principal, as reported by a server process."""
         self._several = several
 
     async def _hold_open(self) -> None:
-        """Open the engine, keep it, and close it. One task does all of it."""
+        """Open the engine, keep it open until cancelled, and close it. All in one task, as context managers require."""
         try:
             async with AsyncExitStack() as stack:
                 self._engine = engine = await self._open_engine(stack)
@@ -198,7 +201,7 @@ class EngineHost:
                 )
                 error = ConfigurationError(text)
             self._opened.set_exception(error)
-            self._opened.exception()  # who asked may have gone
+            self._opened.exception()  # marks it as retrieved, even if no caller waits any more
         finally:
             self._opened.cancel()
 
@@ -220,7 +223,8 @@ class EngineHost:
             task.add_done_callback(self._tasks.discard)
 
     async def _greet(self, connection: socket.socket) -> None:
-        """Find out what a connection is for."""
+        """Read the first byte of a connection, which says whether it is for the engine or its tokenizer, and serve
+        it."""
         loop = asyncio.get_running_loop()
         connection.setblocking(False)
         kind = b""

@@ -1,7 +1,8 @@
-"""The process of one engine: `python -m gateway.server.engine_main SOCKET PIPE`, the descriptors of a listening Unix socket and of the
-pipe of its heartbeat.
+"""The main program of an engine process: `python -m gateway.server.engine_main SOCKET PIPE`.
 
-Standard input brings what to open (`HostStart`). When it ends, the parent has ended, and this process ends too.
+`SOCKET` and `PIPE` are file descriptors of a listening Unix socket and of the pipe for the heartbeat. The process
+reads from standard input which engine to open (`HostStart`). The end of standard input means that the parent has
+ended; this process then ends too.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from gateway.protocols import Engine, FormatAwareEngine
 logger = logging.getLogger("gateway.server.engine_main")
 
 _STUCK_SECONDS = 2.0
-"""Seconds after the time to end at which the process is killed, if it is stuck."""
+"""Seconds after the deadline for ending at which a stuck process is killed."""
 
 
 def main() -> None:
-    """Serve until the last server process has left."""
+    """Serve the engine until no server process needs it."""
     for number in (signal.SIGINT, getattr(signal, "SIGHUP", None)):
-        if number is not None:  # a terminal sends them to the whole group; the parent decides
+        # A terminal sends these signals to the whole process group. The parent decides what to do.
+        if number is not None:
             signal.signal(number, lambda *_: None)
     listening = socket.socket(fileno=int(sys.argv[1]))
     listening.set_inheritable(False)
@@ -44,7 +46,7 @@ def main() -> None:
         from gateway.server.parent_watch import terminate_with_parent
 
         terminate_with_parent(start.parent)
-    # Only now: the modules may be on that path.
+    # Imported only now, because the modules may be on that path.
     from gateway.server.event_loop import new_event_loop
     from gateway.server.logs import set_up_logging
 
@@ -80,7 +82,7 @@ async def _serve(start: HostStart, listening: socket.socket, heartbeat: Heartbea
 
     async def open_engine(stack: AsyncExitStack) -> Engine:
         engine = await _opened(start, stack)
-        # Only now, and until the engine is closed: an engine may keep the event loop from running while it is opened or closed.
+        # Beat only while the engine is open: it may block the event loop while it is opened or closed.
         await stack.enter_async_context(running_task(heartbeat.beat()))
         return engine
 
@@ -89,7 +91,7 @@ async def _serve(start: HostStart, listening: socket.socket, heartbeat: Heartbea
     loop = asyncio.get_running_loop()
 
     def told_to_end() -> None:
-        # The kernel sends the signal too when the parent has ended: server processes let their requests run then.
+        # The kernel also sends the signal when the parent has ended. Server processes then let their requests run.
         end = host.drain if os.getppid() == start.parent else host.stop
         end(seconds)
 
@@ -105,7 +107,7 @@ async def _serve(start: HostStart, listening: socket.socket, heartbeat: Heartbea
 
 
 async def _opened(start: HostStart, stack: AsyncExitStack) -> Engine:
-    """The open engine. Raises `ConfigurationError`."""
+    """Open the engine within `stack`. Raises `ConfigurationError`."""
     from gateway.plugins import load_plugins
     from gateway.server.server import tune_garbage_collector
     from gateway.startup.model_opening import finish_opening, open_engine

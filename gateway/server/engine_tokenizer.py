@@ -1,4 +1,4 @@
-"""Answers calls of an engine's tokenizer, from server processes."""
+"""Answers tokenizer calls of server processes in an engine process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_PAGE: Final = 65_536
 def answer_tokenizer_calls(
     connection: socket.socket, tokenizer: Tokenizer, ended: Callable[[], None]
 ) -> None:
-    """Answer calls until the connection ends. Blocks; `ended` is called at the end."""
+    """Answer calls until the connection ends, then call `ended`. Blocks the calling thread."""
     try:
         with connection, suppress(OSError, FrameTooLarge, msgspec.MsgspecError):
             while (payload := receive_frame(connection)) is not None:

@@ -9,16 +9,19 @@ from gateway.server.descriptors import close_all_on_exec
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's event loop if it is installed. Child processes inherit only the descriptors that are passed explicitly."""
+    """Create uvloop's event loop if uvloop is installed, otherwise asyncio's.
+
+    Child processes inherit only the descriptors that are passed explicitly.
+    """
     try:
         import uvloop
     except ImportError:
-        return (
-            asyncio.new_event_loop()
-        )  # asyncio's child processes close all other descriptors themselves
+        # With asyncio, child processes close all other descriptors by default.
+        return asyncio.new_event_loop()
 
     class ClosingLoop(uvloop.Loop):
-        """A uvloop loop that closes inheritable descriptors in child processes; uvloop ignores `close_fds`."""
+        """A uvloop event loop that closes inheritable descriptors in child processes, because uvloop ignores
+        `close_fds`."""
 
         async def subprocess_exec(self, *arguments: Any, **options: Any) -> Any:
             close_all_on_exec()

@@ -1,4 +1,4 @@
-"""The first process of a container, to which the kernel gives all orphans and which must reap them."""
+"""The first process of a container. The kernel makes it the parent of all orphaned processes, which it must reap."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PASSED_ON = (
 
 
 def leave_first_process() -> None:
-    """Go on in a child process if this is process 1, which stays as an init and never returns.
+    """If this is process 1, fork: the child returns, and process 1 acts as init and never returns.
 
-    The server must not reap orphans itself: it could take the exit codes of its own children from those that wait for them.
-    Call it while the process has one thread.
+    The server must not reap orphans itself, because it could take the exit codes of its own children from the code that
+    waits for them. Call this while the process has one thread. Does nothing in other processes.
     """
     if sys.platform != "linux" or os.getpid() != 1:
         return
@@ -26,7 +26,7 @@ def leave_first_process() -> None:
         server = os.fork()
     except OSError:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return  # all the same: it serves, and reaps nothing
+        return  # serve in this process, without reaping orphans
     if server:
         _be_init(server)
     _take_terminal()
@@ -34,7 +34,7 @@ def leave_first_process() -> None:
 
 
 def _take_terminal() -> None:
-    """Be a process group of its own, so that Ctrl-C arrives once."""
+    """Become the terminal's foreground process group, so that Ctrl-C arrives only once."""
     with suppress(OSError):
         os.setpgid(0, 0)
         if os.isatty(0):

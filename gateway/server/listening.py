@@ -1,4 +1,4 @@
-"""The address or the Unix socket that the server listens on."""
+"""The address or Unix socket on which the server listens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gateway.errors import ConfigurationError
 
 
 def check_address(config: Config) -> None:
-    """Raise `ConfigurationError` if a server could not listen on the configured address or path. A server
-    that listens there already is not disturbed."""
+    """Raise `ConfigurationError` if a server could not listen on the configured address or path. Does not disturb a
+    server that already listens there."""
     path = config.server.unix_socket
     if path is None or os.name != "posix":
         with bound_all(config):
@@ -26,7 +26,7 @@ def check_address(config: Config) -> None:
 
 
 def bound(config: Config) -> AbstractContextManager[socket.socket]:
-    """A context with a socket that is bound to the configured address or path and does not listen yet. Raises
+    """A context manager for a socket that is bound to the configured address or path and does not listen yet. Raises
     `ConfigurationError`."""
     path = config.server.unix_socket
     if path is None:
@@ -42,7 +42,8 @@ def bound(config: Config) -> AbstractContextManager[socket.socket]:
 
 @contextmanager
 def bound_all(config: Config) -> Iterator[list[socket.socket]]:
-    """Like `bound`, for all addresses of the configured host: `localhost` has one of IPv4 and one of IPv6."""
+    """Like `bound`, but for all addresses of the configured host. For example, `localhost` has an IPv4 and an IPv6
+    address."""
     if config.server.unix_socket is not None:
         with bound(config) as listening:
             yield [listening]
@@ -52,17 +53,18 @@ def bound_all(config: Config) -> Iterator[list[socket.socket]]:
 
 
 def bind(config: Config) -> socket.socket:
-    """A socket that is bound to the configured host and port and does not listen yet: to its first address, if it has several."""
+    """Return a socket that is bound to the configured host and port and does not listen yet. If the host has several
+    addresses, the first one is used."""
     return _bind(config, _addresses(config)[0], config.server.port)
 
 
 def bind_all(config: Config) -> list[socket.socket]:
-    """Like `bind`, for all addresses of the configured host; IPv4 comes first. All have the same port."""
+    """Like `bind`, but for all addresses of the configured host, IPv4 first. All sockets have the same port."""
     addresses = sorted(_addresses(config), key=lambda each: each[0] != socket.AF_INET)
     for _ in range(_PORTS_TRIED):
         listening: list[socket.socket] = []
         unused: ConfigurationError | None = None
-        """Why the last address cannot be bound, of a family that this machine does not use."""
+        """The error of the last address that was skipped because this machine does not use its address family."""
         try:
             for each in addresses:
                 port = listening[0].getsockname()[1] if listening else config.server.port
@@ -77,7 +79,7 @@ def bind_all(config: Config) -> list[socket.socket]:
                 opened.close()
             if config.server.port or not listening:
                 raise
-            continue  # the free port of one address is taken on another
+            continue  # the port that was free on one address is in use on another
         if unused is not None and not listening:
             raise unused
         return listening
@@ -89,11 +91,11 @@ def bind_all(config: Config) -> list[socket.socket]:
 _PORTS_TRIED = 20
 _UNUSED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _Address: TypeAlias = tuple[int, int, int, tuple[object, ...]]
-"""Family, type, protocol, and address without the port."""
+"""Address family, socket type, protocol, and socket address. Its port is ignored."""
 
 
 def _addresses(config: Config) -> list[_Address]:
-    """The addresses of the configured host: one, unless it is a name."""
+    """The addresses of the configured host. A host that is not a name has one."""
     host = config.server.host
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -128,10 +130,13 @@ def _no_such_host(host: str, error: OSError) -> ConfigurationError:
 
 
 def listen(bound: socket.socket, backlog: int) -> None:
-    """Listen on a bound socket. Raises `ConfigurationError` if another process has begun to listen on the address since the
-    socket was bound: several sockets may be bound to one address as long as none listens."""
+    """Listen on a bound socket.
+
+    Raises `ConfigurationError` if another process has begun to listen on the address since the socket was bound.
+    Several sockets can be bound to one address as long as none of them listens.
+    """
     if bound.family == socket.AF_UNIX:
-        bound.listen(backlog)  # nobody else can be bound to its path
+        bound.listen(backlog)  # no other socket can be bound to its path
         return
     host, port = bound.getsockname()[:2]
     try:
@@ -148,7 +153,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigurationError:
 
 
 def address(listening: socket.socket, *, tls: bool = False) -> str:
-    """The URL at which a listening socket is reached from this machine. That of a Unix socket has the host `localhost`."""
+    """The URL of a listening socket for clients on this machine. For a Unix socket, the host is `localhost`."""
     if listening.family == socket.AF_UNIX:
         return "https://localhost" if tls else "http://localhost"
     host, port = listening.getsockname()[:2]

@@ -1,7 +1,6 @@
-"""Writing the log without waiting for who reads it.
+"""Writing log lines without blocking on a slow reader.
 
-A pipe that nobody reads is full after 64 KiB. A write to it then blocks the event loop, and with it everything that the
-process does.
+A pipe that is not read is full after 64 KiB. A write to it then blocks the event loop, and with it the whole server.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 
 KEPT_BYTES: Final = 4 << 20
-"""Bytes of lines that are kept while nobody reads. Further lines are counted, and dropped."""
+"""Maximum total size of lines that are kept while they are not read, in bytes. Further lines are counted and
+dropped."""
 CLOSING_SECONDS: Final = 1.0
-"""How long the end of the process waits until the lines that are kept are read."""
+"""How long the end of the process waits until the kept lines are read, in seconds."""
 _ATOMIC: Final = 4096
-"""As much can be written to a pipe or a socket that is writable, without blocking (POSIX's PIPE_BUF on Linux)."""
+"""Number of bytes that can be written to a writable pipe or socket without blocking (POSIX's PIPE_BUF on Linux)."""
 
 
 class LogStream(io.TextIOBase):
-    """Writes lines to a file descriptor. While it takes nothing, they are kept, and a thread writes them when it does."""
+    """Writes lines to a file descriptor. While it is not writable, lines are kept, and a thread writes them later."""
 
     def __init__(self, descriptor: int, encoding: str) -> None:
         super().__init__()
@@ -38,10 +38,10 @@ class LogStream(io.TextIOBase):
         self._kept_bytes = 0
         self._lost = 0
         self._thread: threading.Thread | None = None
-        """Writes what is kept; None while there is nothing."""
+        """Writes the kept lines; None while there are none."""
 
     def write(self, text: str, /) -> int:
-        """Write a line. Raises OSError if the reader has gone or the disk is full."""
+        """Write a line. Raises `OSError` if the reader has closed its end or the disk is full."""
         line = text.encode(self._encoding, "backslashreplace")
         with self._lock:
             if self._thread is None:
@@ -51,16 +51,16 @@ class LogStream(io.TextIOBase):
         return len(text)
 
     def wait(self, seconds: float) -> None:
-        """Wait until all lines are written, for at most `seconds`."""
+        """Wait until all kept lines are written, for at most `seconds`."""
         with self._lock:
             self._lock.wait_for(lambda: self._thread is None, seconds)
 
     def _written(self, line: bytes) -> bytes:
-        """Write as much of `line` as is taken at once. Returns the rest."""
+        """Write as much of `line` as possible without blocking. Returns the rest."""
         while line and self._poll.poll(0):
             try:
                 line = line[os.write(self._descriptor, line[:_ATOMIC]) :]
-            except BlockingIOError:  # another process has made it so
+            except BlockingIOError:  # another process has made the descriptor non-blocking
                 break
         return line
 
@@ -75,7 +75,7 @@ class LogStream(io.TextIOBase):
             self._thread.start()
 
     def _drain(self) -> None:
-        """Write what is kept, waiting for the reader."""
+        """Write the kept lines, waiting for the reader."""
         while True:
             with self._lock:
                 if self._kept:
@@ -88,14 +88,14 @@ class LogStream(io.TextIOBase):
                     self._thread = None
                     self._lock.notify_all()
                     return
-            with suppress(OSError):  # the reader has gone
+            with suppress(OSError):  # the reader has closed its end
                 while line:
                     self._poll.poll(None)
                     line = self._written(line)
 
 
 class LogHandler(logging.StreamHandler[Any]):
-    """Writes to a `LogStream`, and waits a moment for its reader at the end of the process."""
+    """Writes to a `LogStream`. At the end of the process, waits up to `CLOSING_SECONDS` for its reader."""
 
     def close(self) -> None:
         if isinstance(self.stream, LogStream):
@@ -104,11 +104,11 @@ class LogHandler(logging.StreamHandler[Any]):
 
 
 def log_handler(stream: TextIO) -> logging.Handler:
-    """A handler that writes to `stream`, and never blocks if that is a pipe, a socket or a terminal."""
+    """Create a handler that writes to `stream`. It does not block if `stream` is a pipe, a socket or a terminal."""
     try:
         descriptor = stream.fileno()
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return LogHandler(LogStream(descriptor, stream.encoding or "utf-8"))
     except (OSError, ValueError, AttributeError):
-        pass  # a test's stream, or none
+        pass  # a stream without a descriptor, as in tests, or None
     return logging.StreamHandler(stream)

@@ -20,15 +20,15 @@ from gateway.server.log_stream import log_handler
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-"""Characters that a terminal obeys, or that other programs take for the end of a line."""
+"""Matches control characters of terminals, and characters that programs may treat as the end of a line."""
 _CONTINUED = "\n    "
 
 
 class RedactingFormatter(logging.Formatter):
-    """Log entries as lines of text, with the id of the request, and without secrets, in tracebacks too.
+    """Formats log entries as lines of text with the id of the request. Secrets are removed, also from tracebacks.
 
-    Control characters are escaped, and all lines of an entry but its first are indented: what a client or a server says in an
-    error cannot look like an entry of its own.
+    Control characters are escaped, and all lines of an entry except the first are indented, so that text from a
+    client or another server cannot look like a log entry of its own.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -43,7 +43,7 @@ class RedactingFormatter(logging.Formatter):
         clean = self._redactor.clean
         line = _plain(clean(line))
         for name, text in getattr(record, TEXTS, {}).items():
-            # On one line. Secrets are found before quotes are escaped.
+            # JSON keeps the text on one line. Secrets are removed first, before quotes are escaped.
             line += f" {name}={json.dumps(clean(text))}"
         return line
 
@@ -55,7 +55,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 def _plain(entry: str) -> str:
-    """`entry` without control characters, its further lines indented."""
+    """`entry` with control characters escaped and all lines except the first indented."""
     if entry.isprintable():
         return entry
     escaped = _CONTROL.sub(lambda found: repr(found[0])[1:-1], entry)
@@ -63,10 +63,10 @@ def _plain(entry: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Log entries as lines of JSON, with the id of the request, and without secrets, in tracebacks too.
+    """Formats log entries as lines of JSON with the id of the request. Secrets are removed, also from tracebacks.
 
-    Each has `time`, `level`, `logger` and `message`; `request_id` if it was logged for a request; `exception` with the traceback,
-    if there is one; and at the end of a request its fields.
+    Each entry has `time`, `level`, `logger` and `message`. It has `request_id` if it was logged for a request, and
+    `exception` if there is a traceback. The entry for the end of a request also has the request's fields.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -103,9 +103,10 @@ class JsonFormatter(logging.Formatter):
 def set_up_logging(
     level: str, secrets: Iterable[str] = (), *, log_format: LogFormat = "text"
 ) -> None:
-    """Log to stderr: this program and uvicorn from `level` on (`debug`, `info`, …), libraries from warnings on.
+    """Log to stderr: messages of the gateway and uvicorn from `level` on (`debug`, `info`, …), warnings of other
+    libraries.
 
-    `secrets`, and anything that looks like a credential, are removed from all lines.
+    `secrets`, and text that looks like a credential, are removed from all lines.
     """
     handler = log_handler(sys.stderr)
     formatter = JsonFormatter if log_format == "json" else RedactingFormatter

@@ -1,4 +1,4 @@
-"""Giving freed memory back to the system."""
+"""Returning freed memory to the system."""
 
 from __future__ import annotations
 
@@ -11,34 +11,39 @@ from pathlib import Path
 from typing import Final
 
 GROWTH: Final = 8 << 20
-"""Growth of the resident memory, in bytes, after which freed memory is given back."""
+"""Growth of the resident memory, in bytes, after which the memory is trimmed."""
 _FIRST_PAUSE: Final = 5
 _LONGEST_PAUSE: Final = 300
-"""Number of checks between two times: it is doubled while the memory stays in use."""
+"""Minimum and maximum number of checks between two trims. The number doubles while the memory stays in use."""
 _BUSY_PAUSE: Final = 60
-"""Minimum number of checks while requests run: the C library's heap is locked for some milliseconds."""
+"""Maximum number of checks by which a trim is delayed while requests run, because it locks the C library's heap for
+some milliseconds."""
 
 
 class MemoryTrimmer:
-    """Gives memory that was freed back to the system after the process has grown.
+    """Returns freed memory to the system after the process has grown.
 
-    The C library keeps what large answers have used, and pieces of it are pinned by small objects: without this, the process
-    stays as large as it was at its busiest moment.
+    The C library keeps memory that large answers have used, because small objects occupy parts of it. Without
+    trimming, the process stays as large as it was at its busiest moment.
     """
 
     def __init__(self, resident: Callable[[], int], trim: Callable[[], object]) -> None:
-        """`resident` returns the resident memory in bytes. `trim` gives back what is free; it is called in a thread."""
+        """`resident` returns the resident memory in bytes. `trim` returns free memory to the system; it is called in a
+        thread."""
         self._resident = resident
         self._trim = trim
         self._least = self._left = resident()
-        """The least that was ever resident, and what was left by the last time."""
+        """The least resident memory so far, and the resident memory after the last trim."""
         self._wait = 0
         self._pause = _FIRST_PAUSE
         self._busy = 0
         self._trimming: asyncio.Future[object] | None = None
 
     def check(self, *, idle: bool) -> None:
-        """Called about once a second, on the event loop. Returns at once. `idle`: whether no request runs."""
+        """Trim the memory if necessary. Call this on the event loop, about once a second; it does not block.
+
+        `idle`: whether no request runs.
+        """
         try:
             resident = self._resident()
         except OSError:  # no file can be opened now
@@ -61,14 +66,14 @@ class MemoryTrimmer:
             self._busy += 1
             return
         self._busy = 0
-        # What is in use now may be free the next time: there is no sign of it from outside.
+        # Try again later: memory that is in use now may be free then, which cannot be seen from outside.
         self._wait, self._pause = self._pause, min(2 * self._pause, _LONGEST_PAUSE)
         with suppress(RuntimeError):  # no thread can be started now
             self._trimming = asyncio.get_running_loop().run_in_executor(None, self._trim)
 
 
 def memory_trimmer() -> MemoryTrimmer | None:
-    """The trimmer of this process; None where the C library has no such function (it is glibc's)."""
+    """Create the trimmer of this process; None if the C library has no `malloc_trim`, which only glibc has."""
     file = Path("/proc/self/statm")
     try:
         trim = ctypes.CDLL(None).malloc_trim
@@ -76,5 +81,5 @@ def memory_trimmer() -> MemoryTrimmer | None:
         file.read_bytes()
     except (AttributeError, OSError, TypeError, ValueError):
         return None
-    # ctypes releases the interpreter's lock for the call.
+    # ctypes releases the interpreter's lock during the call.
     return MemoryTrimmer(lambda: int(file.read_bytes().split()[1]) * page, lambda: trim(0))

@@ -1,4 +1,4 @@
-"""Ends a child process when its parent ends, however that ends."""
+"""Ends a child process when its parent ends, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_parent() -> None:
-    """Send SIGTERM to this process, a child of multiprocessing, when its parent has ended.
+    """Send SIGTERM to this process, a child started by multiprocessing, when its parent has ended.
 
-    Call it first: SIGTERM is a graceful stop only once its handler is installed. On Linux the kernel sends it, whatever
-    the threads of this process do; the parent must have started it in a thread that lives as long as the parent.
+    Call this first. Until a handler for SIGTERM is installed, the signal ends the process without a graceful stop.
+    On Linux the kernel sends the signal, whatever the threads of this process do. The parent must have started this
+    process in a thread that lives as long as the parent.
     """
     parent = multiprocessing.parent_process()
     assert parent is not None, "called in a child process"
@@ -29,9 +30,10 @@ def end_with_parent() -> None:
 
 
 def terminate_with_parent(parent: int | None) -> None:
-    """Let the kernel send SIGTERM to this process when its parent, of process id `parent`, has ended. On Linux only."""
+    """Let the kernel send SIGTERM to this process when its parent, with the process id `parent`, has ended. Linux
+    only."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before the kernel was told
+    if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), signal.SIGTERM)
 
 

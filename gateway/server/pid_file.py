@@ -19,14 +19,15 @@ logger = logging.getLogger("gateway.server.pid_file")
 
 @contextmanager
 def pid_file(config: Path) -> Iterator[None]:
-    """While entered, this process is found as a server with the configuration file `config`.
+    """Let `gateway reload` find this process by its configuration file `config`, while the context is entered.
 
-    The file is locked, so that a process id that is left behind is recognized. Does nothing but log if it cannot be written.
+    The file is locked, so that the file of an ended process is recognized. If it cannot be written, only logs a
+    warning.
     """
     with ExitStack() as files:
         try:
             for path in _paths(config):
-                # Each server has files of its own, since several may use one configuration.
+                # Each server has its own files, because several may use one configuration.
                 files.enter_context(_locked(path.with_name(f"{path.name}.{os.getpid()}")))
         except (OSError, ConfigurationError) as error:
             logger.warning("`gateway reload` will not find this server: %s", error)
@@ -35,7 +36,7 @@ def pid_file(config: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """While entered, the file is there, and this process holds its lock."""
+    """Create and lock the file while the context is entered."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,7 +48,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def servers_of(config: Path) -> list[int]:
-    """Process ids of the running servers of this user with the configuration file `config`."""
+    """The process ids of this user's running servers with the configuration file `config`."""
     found = set()
     for path in _paths(config):
         for each in path.parent.glob(f"{path.name}.*"):
@@ -58,7 +59,7 @@ def servers_of(config: Path) -> list[int]:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether another process holds the lock. A file that nobody holds is removed."""
+    """Whether another process holds the lock of the file. Removes a file that is not locked."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -76,10 +77,10 @@ def _is_locked(path: Path) -> bool:
 
 
 def _paths(config: Path) -> list[Path]:
-    """The beginnings of the files' paths, in a folder that only this user can write to. Raises `ConfigurationError`.
+    """The prefixes of the files' paths, in a folder that only this user can write to. Raises `ConfigurationError`.
 
-    There is one for the path as it is given, and one for the file that it leads to. A link may lead to another file by the time of a
-    reload, as those of Kubernetes' ConfigMaps do; and another path may lead to the same file.
+    There is one for the given path and one for the resolved path. A link may point to another file when the
+    configuration is reloaded, as in Kubernetes' ConfigMaps, and another path may resolve to the same file.
     """
     base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
     folder = Path(base) / f"litegate-{os.getuid()}"

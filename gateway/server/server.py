@@ -1,4 +1,4 @@
-"""Running the application: uvicorn, with a shutdown in which no stream just breaks off."""
+"""Runs the application with uvicorn. At shutdown, streams end with a terminal event instead of breaking off."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ from gateway.task_context import running_task
 logger = logging.getLogger("gateway.server.server")
 
 FINAL_SECONDS = 3
-"""How long the ends of stopped streams may take to be written, once the grace period is over."""
+"""How long the terminal events of stopped streams may take to be written after the grace period, in seconds."""
 CLOSING_SECONDS = 1
-"""How long connections may then take to close."""
+"""How long connections may then take to close, in seconds."""
 
 
 def _has_page(apis: Iterable[NamedApi]) -> bool:
@@ -68,11 +68,11 @@ def _has_page(apis: Iterable[NamedApi]) -> bool:
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server; at a stop signal (`gateway.server.stop_signals`) it stops accepting, waits, then ends what still runs
-    with an event.
+    """uvicorn's server with a graceful stop.
 
-    Streams may finish within the grace period; what runs longer gets its terminal event. A second Ctrl-C or SIGTERM ends at
-    once.
+    After a stop signal (`gateway.server.stop_signals`), it accepts no more connections and waits for running
+    responses, at most for the grace period. Then it ends the rest, whose streams get a terminal event. A second
+    Ctrl-C or SIGTERM ends the server immediately.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class GatewayServer(uvicorn.Server):
         announce: bool,
         source: ConfigSource | None = None,
     ) -> None:
-        """`source`: what SIGHUP reads again. Without it, SIGHUP stops the server."""
+        """`source`: the configuration that SIGHUP reads again. Without it, SIGHUP stops the server."""
         super().__init__(config)
         self._source = source
         self._reload_asked = False
@@ -126,7 +126,7 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # As uvicorn's, which afterwards dies of the signal that it was stopped by: a clean stop is not a failure.
+        # Like uvicorn's method, but does not raise the signal again afterwards: a clean stop is not a failure.
         signals = stop_signals()
         handlers = {sig: signal.signal(sig, self.handle_exit) for sig in signals}
         if self._source is not None and HANGUP is not None:
@@ -140,7 +140,7 @@ class GatewayServer(uvicorn.Server):
                 signal.signal(sig, handler)
 
     def _hang_up(self, sig: int, frame: FrameType | None) -> None:
-        """SIGHUP: read the configuration again. A closed terminal stops the server, as if there was no configuration."""
+        """Handle SIGHUP: read the configuration again; but stop the server if its terminal was closed."""
         if terminal_is_gone() and multiprocessing.parent_process() is None:
             self.should_exit = True
         else:
@@ -184,7 +184,7 @@ class GatewayServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         services = self._services
-        # Requests that have arrived are not refused: they are begun, and their tasks run once.
+        # Requests that have arrived are not refused: begin them, and let their tasks run once.
         self._starts.begin_all()
         await asyncio.sleep(0)
         services.draining = True
@@ -208,8 +208,8 @@ class GatewayServer(uvicorn.Server):
             services.stop_runs(stopped)
             await self._until_idle(FINAL_SECONDS)
         await super().shutdown(sockets)
-        # Other workers continue to show what this one has counted, even if it is killed while its services close. Closing them
-        # refreshes it once more.
+        # Other workers continue to report this worker's metrics, even if it is killed while its services close. Closing
+        # the services refreshes the metrics once more.
         services.metrics.refresh()
 
     async def on_tick(self, counter: int) -> bool:
@@ -229,7 +229,7 @@ class GatewayServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def _until_idle(self, seconds: float) -> None:
-        """Wait until nothing runs, for `seconds` at most; not at all after a second signal."""
+        """Wait until no response runs, for at most `seconds`. A second signal ends the wait."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while self._services.runs and not self.force_exit and loop.time() < end:  # noqa: ASYNC110  # a signal's flag has no event to wait for
@@ -240,7 +240,7 @@ _EXAMPLES: Final[tuple[ModelUse, ...]] = ("generates", "embeds", "reranks")
 
 
 def _suits_an_example(slot: ModelSlot) -> int:
-    """The smallest number is that of the model that an example request should name."""
+    """Sort key: the model with the smallest number is the best for an example request."""
     if slot.state == "failed":
         return 3
     if slot.uses is None:
@@ -249,14 +249,14 @@ def _suits_an_example(slot: ModelSlot) -> int:
 
 
 def run(config: Config, plugins: PluginSet, source: ConfigSource | None = None) -> int:
-    """Serve until stopped; the exit code. Raises `ConfigurationError` for what cannot be served.
+    """Serve until stopped. Returns the exit code. Raises `ConfigurationError` if the configuration cannot be served.
 
-    `source` is where `config` came from. If that is a file, SIGHUP reads it again.
+    `source` is the source of `config`. If it is a file, SIGHUP reads it again.
     """
     file = None if source is None else source.file
     if file is None:
         source = None
-    # Before any model is opened, which may take minutes.
+    # Checked before any model is opened, which may take minutes.
     check_configuration(config, plugins)
     with bound_all(config) as listening, nullcontext() if file is None else findable(file):
         if config.server.workers > 1:
@@ -275,9 +275,12 @@ def serve(
     worker_folder: Path | None = None,
     heartbeat: Heartbeat | None = None,
 ) -> int:
-    """Serve on bound sockets in this process until a signal stops it; the exit code. `starter` starts the processes of
-    engines; by default this process does. `worker_folder` is where the workers' sockets are, and `heartbeat` where to count while
-    the event loop runs, if this is one of several."""
+    """Serve on bound sockets in this process until a signal stops it. Returns the exit code.
+
+    `announce`: whether to print the banner and notify the service manager. `starter` starts engine processes; by
+    default, this process starts them. If this process is one of several workers, `worker_folder` is the folder of the
+    workers' sockets, and `heartbeat` shows the supervisor that the event loop runs.
+    """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(
             _serve(config, plugins, listening, source, announce, starter, worker_folder, heartbeat)
@@ -292,7 +295,10 @@ def serve_as_worker(
     control: str,
     heartbeat: Heartbeat,
 ) -> None:
-    """Serve in a process that the supervisor has started (`gateway.server.workers`), and leave the process."""
+    """Serve in a worker process that the supervisor has started (`gateway.server.workers`), and exit the process.
+
+    `control` is the path of the supervisor's socket for engine processes.
+    """
     end_with_parent()
     leave_hangup()
     close_all_on_exec()  # multiprocessing passes inheritable descriptors, including the listening socket
@@ -328,7 +334,7 @@ async def _serve(
     worker_folder: Path | None,
     heartbeat: Heartbeat | None,
 ) -> int:
-    # Opened here and not by a lifespan, so that a mistake in the configuration is one sentence and no trace.
+    # Services are opened here, not in a lifespan, so that a mistake in the configuration causes no traceback.
     async with AsyncExitStack() as stack:
         if starter is None:
             starter = EngineProcesses(host_settings(config))
@@ -353,11 +359,12 @@ async def _serve(
 
 
 def tune_garbage_collector() -> None:
-    """Let the garbage collector pass over what is there for good, and look for cycles less often.
+    """Make the garbage collector ignore permanent objects, and run less often.
 
-    A token makes a few short-lived objects and no cycle; with many streams open, the default thresholds walk through all
-    of them several times a second. The youngest objects are looked at by thousands, because all threads stop meanwhile: 50,000 of a
-    large conversation take ten milliseconds. Each is looked at once until a million more have been made, whatever their number.
+    A token creates a few short-lived objects and no cycles. With many open streams, the default thresholds traverse
+    all of them several times a second. The youngest generation is collected after 5,000 objects, because a collection
+    stops all threads: 50,000 objects of a large conversation take ten milliseconds. After that, an object is examined
+    again only when a million more have been created.
     """
     gc.collect()
     gc.freeze()
@@ -365,12 +372,13 @@ def tune_garbage_collector() -> None:
 
 
 def tune_thread_switches() -> None:
-    """Let the event loop run sooner while threads decode and render large bodies: after half a millisecond each time, not five."""
+    """Switch threads after half a millisecond instead of five, so that the event loop runs sooner while threads
+    decode and render large bodies."""
     sys.setswitchinterval(0.0005)
 
 
 def findable(file: Path) -> AbstractContextManager[None]:
-    """The context in which `gateway reload` finds this process by the configuration file."""
+    """A context manager within which `gateway reload` finds this process by the configuration file."""
     if os.name != "posix":
         return nullcontext()
     from gateway.server.pid_file import pid_file
@@ -379,7 +387,7 @@ def findable(file: Path) -> AbstractContextManager[None]:
 
 
 def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
-    """Return uvicorn's settings. Raises `ConfigurationError` if the files for TLS cannot be used."""
+    """Create uvicorn's settings. Raises `ConfigurationError` if the TLS files cannot be used."""
     server = config.server
     starts = RequestStarts(app)
     settings = ServingConfig(
@@ -390,11 +398,11 @@ def uvicorn_config(config: Config, app: Litestar) -> ServingConfig:
         ws_max_size=min(server.max_body_bytes, server.max_websocket_bytes),
         ws_per_message_deflate=False,  # a small message could unpack to a thousand times its size
         lifespan="off",
-        access_log=False,  # `gateway.request_log` has a line of our own
+        access_log=False,  # `gateway.request_log` logs requests
         log_config=None,
         log_level=server.log_level.lower(),
         server_header=False,
-        proxy_headers=False,  # nothing here looks at the client's address
+        proxy_headers=False,  # uvicorn's client address is not used
         timeout_keep_alive=math.ceil(server.keep_alive),
         timeout_graceful_shutdown=CLOSING_SECONDS,
         ssl_certfile=server.tls_certificate,

@@ -1,4 +1,4 @@
-"""Messages to the service manager that has started the server (systemd, `Type=notify`)."""
+"""Messages to the service manager that started the server (systemd, `Type=notify`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("gateway.server.service_manager")
 def notify(state: str) -> None:
     """Send a state, such as `READY=1`, to the socket that `NOTIFY_SOCKET` names. Does nothing without it.
 
-    The protocol is that of sd_notify(3). A manager that does not listen is logged; the server goes on.
+    The protocol is that of sd_notify(3). If the manager does not listen, a warning is logged.
     """
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):

@@ -28,9 +28,10 @@ def terminal_is_gone() -> bool:
 
 
 def stop_signals() -> list[signal.Signals]:
-    """SIGINT, SIGTERM, and SIGHUP where nothing else has been decided about it.
+    """SIGINT, SIGTERM, and also SIGHUP if its handler is the default one.
 
-    `nohup` ignores SIGHUP, and workers leave it to their supervisor (`leave_hangup`).
+    It is not the default if `nohup` ignores SIGHUP, and in workers, which leave it to their supervisor
+    (`leave_hangup`).
     """
     signals = [signal.SIGINT, signal.SIGTERM]
     if HANGUP is not None and signal.getsignal(HANGUP) is signal.SIG_DFL:
@@ -39,10 +40,10 @@ def stop_signals() -> list[signal.Signals]:
 
 
 def leave_hangup() -> None:
-    """Let SIGHUP have no effect on this process. A closed terminal sends it to workers and to their supervisor, which stops
-    them.
+    """Ignore SIGHUP in this process, a worker. A closed terminal sends it to the workers and also to their supervisor,
+    which stops them.
 
-    Not SIG_IGN, which programs that this process starts would inherit.
+    Uses a handler instead of SIG_IGN, which programs started by this process would inherit.
     """
     if HANGUP is not None and signal.getsignal(HANGUP) is signal.SIG_DFL:
         signal.signal(HANGUP, lambda *_: None)

@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 EXIT_CODE = 62
-"""The exit code of a process that had to be ended. A process that could not handle that either dies of SIGKILL."""
+"""The exit code of a process that the watchdog ended. If that fails, the process is ended by SIGKILL."""
 
-# A signal whose handler is libc's `_exit`. It ends a process whatever its threads do, also if it is the first process
-# of a container, where the kernel ignores a SIGKILL from inside. `_exit` receives the signal number, which becomes the
+# A signal whose handler is libc's `_exit`. It ends a process whatever its threads do, even the first process of a
+# container, for which the kernel ignores a SIGKILL from inside. `_exit` receives the signal number, which becomes the
 # exit code.
 _EXIT_SIGNAL = EXIT_CODE
 
@@ -54,7 +54,7 @@ def end_in_time(seconds: float, signals: Iterable[signal.Signals]) -> None:
 
 
 def ignore_further(sig: int) -> None:
-    """Let further signals `sig` have no effect on the time that is left."""
+    """Do not let further signals `sig` shorten the remaining time."""
     if hasattr(faulthandler, "unregister"):
         faulthandler.unregister(sig)
 
@@ -71,9 +71,9 @@ def _install_exit_handler() -> None:
 
 AGAIN_SECONDS = 5.0
 _TRACEBACK = b"most recent call first"
-"""In the first line of each traceback of `faulthandler`, which writes one for each signal, in several pieces."""
+"""Part of the first line of each traceback of `faulthandler`, which writes one for each signal, in several pieces."""
 _MAX_TRACEBACK_BYTES = 1 << 20
-"""Bytes of tracebacks to keep; one has at most a few thousand."""
+"""Maximum number of bytes of tracebacks to keep. One traceback has at most a few thousand."""
 
 
 def watch(parent: int, seconds: float) -> None:
@@ -110,7 +110,7 @@ def watch(parent: int, seconds: float) -> None:
         f"{seconds:g} s of the stop signal and is ended now; at the signal it was in {place(tracebacks)}\n"
     )
     with suppress(OSError, ValueError):
-        if select.select([], [2], [], 1.0)[1]:  # not if nobody reads it
+        if select.select([], [2], [], 1.0)[1]:  # only if writing does not block
             os.write(2, line.encode("utf-8", "replace"))
     with suppress(ProcessLookupError):
         if sys.platform == "linux":
@@ -123,7 +123,7 @@ def watch(parent: int, seconds: float) -> None:
 
 
 def place(stack: bytes) -> str:
-    """The innermost frame of a traceback that `faulthandler` has written."""
+    """The innermost frame of a traceback written by `faulthandler`."""
     for line in stack.decode("utf-8", "replace").splitlines():
         if line.strip().startswith("File "):
             return line.strip()

@@ -15,17 +15,18 @@ from gateway.errors import ConfigurationError
 
 @contextmanager
 def bound_unix_socket(path: str, mode: int) -> Iterator[socket.socket]:
-    """A socket that is bound to `path`, where only those whom `mode` lets write may connect. The file is removed at the end.
+    """Yield a socket that is bound to `path`. Only users with write permission by `mode` can connect.
 
-    A file that a server has left is replaced. Raises `ConfigurationError` if another server uses `path`, or if there is
-    something else. A file `<path>.lock` is locked meanwhile, and stays.
+    Replaces a socket file that an ended server has left, and removes the file at the end. Locks the file
+    `<path>.lock` while the context is entered, and does not remove it. Raises `ConfigurationError` if another server
+    uses `path`, or if `path` is not a socket.
     """
     lock = _lock(path)
     try:
         _remove_stale(path)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
             try:
-                # Nobody can connect before the server listens, so that there is no moment of other permissions.
+                # No client can connect before the server listens, so the permissions are set in time.
                 bound.bind(path)
                 os.chmod(path, mode)
                 ours = os.lstat(path)
@@ -42,8 +43,10 @@ def bound_unix_socket(path: str, mode: int) -> Iterator[socket.socket]:
 
 
 def check_unix_socket(path: str) -> None:
-    """Raise `ConfigurationError` if a server could not listen on `path`. Changes nothing there, as `bound_unix_socket`
-    would; a server that is about to listen is not noticed."""
+    """Raise `ConfigurationError` if a server could not listen on `path`.
+
+    Unlike `bound_unix_socket`, changes nothing. Does not detect a server that is about to listen.
+    """
     if not _probe(path):
         folder = os.path.dirname(path) or "."
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -52,7 +55,7 @@ def check_unix_socket(path: str) -> None:
 
 
 def cannot_listen(path: str, error: Exception) -> ConfigurationError:
-    """The error for a path that cannot be listened on."""
+    """The error for a path on which the server cannot listen."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return ConfigurationError(
         f"The server cannot listen on the Unix socket {path}: {reason}. Choose another path with unix_socket under [server]."
@@ -60,7 +63,7 @@ def cannot_listen(path: str, error: Exception) -> ConfigurationError:
 
 
 def _lock(path: str) -> int:
-    """The descriptor of the locked lock file. Closing it unlocks the file."""
+    """Lock the lock file, and return its descriptor. Closing it unlocks the file. Raises `ConfigurationError`."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         lock = os.open(f"{path}.lock", flags, 0o600)
@@ -75,14 +78,17 @@ def _lock(path: str) -> int:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove the file of a socket on which nobody listens."""
+    """Remove the socket file at `path` if no server listens on it."""
     if _probe(path):
         with suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def _probe(path: str) -> bool:
-    """Whether the file of a socket on which nobody listens is there. Raises `ConfigurationError` if something else is."""
+    """Whether there is a socket file at `path` on which no server listens; False if there is no file.
+
+    Raises `ConfigurationError` if a server listens on it, or if the file is not a socket.
+    """
     try:
         if os.path.lexists(path) and not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise ConfigurationError(
@@ -96,7 +102,7 @@ def _probe(path: str) -> bool:
     except ConnectionRefusedError:
         return True
     except BlockingIOError:
-        pass  # somebody listens and has much to do
+        pass  # a server listens, and its backlog is full
     except (OSError, ValueError) as error:
         raise cannot_listen(path, error) from error
     raise _in_use(path)

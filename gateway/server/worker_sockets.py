@@ -1,4 +1,4 @@
-"""Workers ask each other, over Unix sockets in a folder of their supervisor's."""
+"""Unix sockets on which workers ask each other questions, in a folder of the supervisor."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from gateway.runtime.services import Services, WorkerAnswers
 logger = logging.getLogger("gateway.server.worker_sockets")
 
 ANSWER_SECONDS: Final = 10.0
-"""How long a worker waits for another at most."""
+"""Maximum time that a worker waits for another, in seconds."""
 _MAX_QUESTION: Final = 4096
 _MAX_ANSWER: Final = 32 * 1024 * 1024
 _SUFFIX: Final = ".w"
 
 
 class WorkerSockets:
-    """A worker's socket, open while the context is entered, and the others'. Implements `gateway.runtime.services.Workers`.
+    """Answers questions on this worker's socket while the context is entered, and asks the other workers on theirs.
+    Implements `gateway.runtime.services.Workers`.
 
-    `folder` belongs to the supervisor and is for this user alone.
+    `folder` contains the sockets of all workers. It belongs to the supervisor; other users cannot access it.
     """
 
     def __init__(self, folder: Path, services: Services) -> None:
@@ -39,7 +40,7 @@ class WorkerSockets:
 
     async def __aenter__(self) -> WorkerSockets:
         try:
-            self._own.unlink(missing_ok=True)  # of a dead process with the same id
+            self._own.unlink(missing_ok=True)  # left by a dead process with the same id
             self._server = await asyncio.start_unix_server(self._answer, str(self._own))
         except OSError as error:
             raise ConfigurationError(
@@ -66,7 +67,8 @@ class WorkerSockets:
     async def _ask(
         self, path: Path, question: bytes, seconds: float, silent: list[int]
     ) -> bytes | None:
-        """What the worker at `path` answers. One that lives and does not answer is added to `silent`."""
+        """Ask the worker at `path`. Returns its answer, or None. A worker that is alive and does not answer is added to
+        `silent`."""
         name = path.name.removesuffix(_SUFFIX)
         process = int(name) if name.isdecimal() and name.isascii() else 0
         try:
@@ -84,7 +86,7 @@ class WorkerSockets:
                     writer.close()
         except ConnectionRefusedError:  # the worker was killed
             _remove(path)
-        except FileNotFoundError:  # it has ended since
+        except FileNotFoundError:  # the worker has ended meanwhile
             pass
         except (OSError, EOFError, TimeoutError) as error:
             logger.warning("the worker %d does not answer: %s", process, str(error) or "it hangs")
@@ -111,6 +113,6 @@ def _remove(path: Path) -> None:
 
 
 async def _received(reader: asyncio.StreamReader, most: int) -> bytes | None:
-    """One frame; None if it is larger than `most` bytes."""
+    """Read one frame. Returns its content; None if it is larger than `most` bytes."""
     size = int.from_bytes(await reader.readexactly(HEAD), "big")
     return await reader.readexactly(size) if size <= most else None

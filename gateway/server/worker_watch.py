@@ -1,4 +1,4 @@
-"""How a worker shows that its event loop runs."""
+"""The heartbeat by which a worker shows that its event loop runs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ BEAT_SECONDS: Final = 1.0
 
 
 class Heartbeat:
-    """Counts while a worker's event loop runs. The worker's process and its supervisor's share it."""
+    """A counter that increases while a worker's event loop runs. It is shared by the worker and its supervisor."""
 
     def __init__(self, context: BaseContext) -> None:
-        # Only the worker writes it, so that it needs no lock.
+        # Only the worker writes it, so it needs no lock.
         self._beats = context.RawValue("Q", 0)
         self._count = 0
         self._opening = 0
 
     @property
     def beats(self) -> int:
-        """0 while the worker starts, while it opens an engine, and when it ends."""
+        """The counter. It is 0 while the worker starts, opens an engine, or ends."""
         return int(self._beats.value)
 
     async def beat(self) -> None:
-        """Count once in `BEAT_SECONDS`, until this is cancelled."""
+        """Increase the counter every `BEAT_SECONDS` until cancelled."""
         try:
             while True:
                 if not self._opening:
@@ -38,7 +38,8 @@ class Heartbeat:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """While entered, nothing is counted: an engine is opened in the worker, and may keep the event loop from running."""
+        """Pause the counter at 0 while the context is entered: opening an engine in the worker may block the event
+        loop."""
         self._opening += 1
         self._beats.value = 0
         try:

@@ -1,4 +1,4 @@
-"""Multiple worker processes on one listening socket."""
+"""The supervisor of several worker processes that share the listening sockets."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ logger = logging.getLogger("gateway.server.workers")
 END_SECONDS = 5
 """Seconds after the grace period at which a process is forcibly ended (see `gateway.server.stop_watchdog`)."""
 SPARE_SECONDS = 1.0
-"""Additional seconds that the supervisor waits for workers, which end themselves."""
+"""Additional seconds that the supervisor waits for workers, which normally end by themselves."""
 RESTART_SECONDS = 1.0
-"""A worker that dies within this time after its start is not restarted, because it would keep dying."""
+"""If a worker dies within this many seconds after its start, the server stops, because a new worker would die too."""
 
 Worker: TypeAlias = Callable[
     [Config, Sequence[socket.socket], ConfigSource | None, bool, str, Heartbeat], None
 ]
-"""What each process runs, a function of a module: the configuration, the bound sockets, what SIGHUP reads again, whether to
-announce the server, the path of the supervisor's socket for engines, and where to count while the event loop runs."""
+"""The function that each worker process runs; it must be importable from a module. Arguments: the configuration, the
+bound sockets, the source that SIGHUP reads again, whether to announce the server, the path of the supervisor's socket
+for engine processes, and the heartbeat."""
 
 
 @dataclass
@@ -51,7 +52,7 @@ class _Started:
     at: float
     watch: BeatWatch
     killed: bool = False
-    """Whether it has hung and was killed. It may take long to end: not before the disk that it waits for answers."""
+    """Whether the worker hung and was killed. It may still take long to end, for example if it waits for a disk."""
 
 
 def run_workers(
@@ -61,13 +62,11 @@ def run_workers(
     source: ConfigSource | None,
     worker: Worker,
 ) -> int:
-    """Run `worker` in `config.server.workers` processes until a signal, and restart those that die or no longer run (`worker_timeout`). Returns
-    the exit code.
+    """Run `worker` in `config.server.workers` processes until a signal. Returns the exit code.
 
-    If there is a `source`, SIGHUP makes them read it again.
-
-    The workers share the engines, which run in processes of their own; each opens its own tools and store. A metrics scrape of
-    any worker returns the sum of all.
+    Workers that die or hang (`worker_timeout`) are restarted. If there is a `source`, SIGHUP makes the workers read
+    it again. The workers share the engines, which run in processes of their own; each worker opens its own tools and
+    store. A metrics scrape of any worker returns the sum over all workers.
     """
     processes = EngineProcesses(host_settings(config))
     with (
@@ -116,7 +115,8 @@ class _Supervisor:
         self._stalls = StallWatch()
         self._stopping = False
         self._end: float | None = None
-        """When remaining workers are killed. They normally end themselves earlier (`gateway.server.stop_watchdog`)."""
+        """Time at which remaining workers are killed. They normally end earlier by themselves
+        (`gateway.server.stop_watchdog`)."""
 
     def run(self) -> int:
         restore: list[tuple[signal.Signals, Callable[[int, FrameType | None], object] | int | None]]
@@ -132,7 +132,7 @@ class _Supervisor:
             for process in self._workers:
                 process.join(max(0.0, (self._end or 0.0) - time.monotonic()))
             self._kill_rest()
-            # The workers have left the engines, which end by themselves.
+            # The workers have ended, so engine processes are no longer used and end by themselves.
             self._processes.stop(max(0.5, (self._end or 0.0) - time.monotonic()))
             for sig, handler in restore:
                 signal.signal(sig, handler)
@@ -162,7 +162,7 @@ class _Supervisor:
                 self._reload()
             for process in [p for p in self._workers if not p.is_alive()]:
                 lived = time.monotonic() - self._workers.pop(process).at
-                # Or what it ran when it was killed would be shown as running.
+                # Otherwise the requests that ran when it was killed would be reported as running.
                 mark_process_dead(process.pid)  # type: ignore[no-untyped-call]  # the library has no types
                 if self._stopping or failed:
                     continue
@@ -179,7 +179,8 @@ class _Supervisor:
         return failed
 
     def _kill_silent(self) -> None:
-        """Kill the workers whose event loop has not run for `worker_timeout`: a stopped process handles no other signal."""
+        """Kill the workers whose event loop has not run for `worker_timeout`. A stopped process handles only
+        SIGKILL."""
         stalled = self._stalls.stalled(STALL_SECONDS)
         for process, started in self._workers.items():
             if stalled:
@@ -194,7 +195,7 @@ class _Supervisor:
                 started.killed = True
 
     def _reload(self) -> None:
-        """Let the workers read the configuration again. Later workers start with it, if it has no mistake."""
+        """Let the workers read the configuration again. If it has no mistake, workers that start later use it too."""
         assert self._source is not None, "asked for only where there is one"
         for process in self._workers:
             if process.pid is not None and HANGUP is not None:
@@ -210,7 +211,7 @@ class _Supervisor:
         if sig == HANGUP and self._source is not None and not terminal_is_gone():
             self._reload_asked = True
             return
-        # Workers receive a terminal's Ctrl-C directly; a signal to this process only must be forwarded.
+        # Workers receive Ctrl-C from the terminal directly; a signal to this process only must be forwarded.
         again, self._stopping = self._stopping, True
         self._stop_by(self._last_end())
         # A closed terminal may send SIGHUP more than once; a second SIGTERM would end the workers' streams.
