@@ -1,4 +1,4 @@
-"""The command `gateway doctor`, and the checks of engines that `gateway_testing` makes tests of."""
+"""The command `gateway doctor`, and the checks of engines, which `gateway_testing` also runs as tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.sdk import RegisterCommand, RunCommand, hookimpl
 
 def make_doctor(parser: argparse.ArgumentParser) -> RunCommand:
     """Add the arguments of `gateway doctor`."""
-    # Imported here because listing plugins and serving do not need it.
+    # Imported here because neither listing plugins nor serving needs it.
     from gateway_doctor.command import add_arguments, examine
 
     add_arguments(parser)

@@ -41,7 +41,7 @@ from gateway.tools.available import check_allowed_tools
 Outcome: TypeAlias = Literal["ok", "warn", "FAIL"]
 
 STORE_SECONDS = 10
-"""Time limit for opening a store and its answer, in seconds."""
+"""Time limit in seconds for opening a store and for its answer."""
 
 
 class ReportLine(Struct, frozen=True):
@@ -133,7 +133,7 @@ def _model(name: str, config: Config, plugins: PluginSet) -> ReportLine:
 
 
 class _Reported(Exception):
-    """Another line of the report tells of the mistake."""
+    """The error is already reported by another line."""
 
 
 def _resolved(config: Config, plugins: PluginSet) -> Selection:

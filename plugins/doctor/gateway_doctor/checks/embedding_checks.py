@@ -27,7 +27,7 @@ TEXTS = (
     "A longer text, which goes on for a while, so that not all inputs are of one length.",
 )
 _SAME = 0.995
-"""Minimum cosine of vectors that count as equal: batching changes the last bits."""
+"""Minimum cosine similarity of vectors that count as equal: batching changes the last bits."""
 _numbers = itertools.count(1)
 
 
@@ -41,7 +41,7 @@ def embedder(probe: Probe) -> EmbeddingEngine:
 
 
 def inputs_of(probe: Probe, texts: Sequence[str]) -> list[EmbeddingInput]:
-    """Texts in the form in which the gateway passes them to the engine."""
+    """`texts` in the form in which the gateway passes them to the engine."""
     tokenizer = probe.engine.tokenizer
     if tokenizer is None:
         return list(texts)
@@ -67,7 +67,7 @@ async def embed(
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Cosine similarity; 1 for the same direction."""
+    """The cosine similarity of two vectors; 1 if they have the same direction."""
     product = float(sum(map(mul, one, other)))
     return product / (math.hypot(*one) * math.hypot(*other))
 
@@ -83,7 +83,7 @@ async def embedding_info_is_complete(probe: Probe) -> None:
 
 
 async def each_input_gets_its_vector(probe: Probe) -> None:
-    """Vectors are finite 32-bit floats of the reported length, and tokens are counted."""
+    """Vectors consist of finite 32-bit floats and have the reported length, and tokens are counted."""
     inputs = inputs_of(probe, TEXTS)
     result = await embed(probe, inputs)
     vectors, reported = result.vectors, embedder(probe).embedding.dimensions
@@ -103,7 +103,8 @@ async def each_input_gets_its_vector(probe: Probe) -> None:
 
 
 async def a_text_has_one_vector(probe: Probe) -> None:
-    """A text has the same vector alone, in a batch, at another index, and repeated; another text has a different one."""
+    """A text has the same vector alone, in a batch, at another index, and repeated. Another text has a different
+    vector."""
     inputs = inputs_of(probe, TEXTS)
     together = (await embed(probe, inputs)).vectors
     turned = (await embed(probe, inputs[::-1])).vectors[::-1]
@@ -131,7 +132,7 @@ async def requests_do_not_mix(probe: Probe) -> None:
 
 
 async def shorter_vectors_are_the_beginnings(probe: Probe) -> None:
-    """If shorter vectors are supported, they are prefixes, normalized to length 1."""
+    """If shorter vectors are supported, they are prefixes of the whole vector, normalized to length 1."""
     info = embedder(probe).embedding
     if info.shorter is None or info.shorter is False:
         raise NotClaimed("the engine does not claim shorter vectors")
@@ -148,7 +149,7 @@ async def shorter_vectors_are_the_beginnings(probe: Probe) -> None:
 
 
 async def what_cannot_be_embedded_is_refused(probe: Probe) -> None:
-    """Rejects ids outside the vocabulary, and inputs one token too long; the engine stays alive."""
+    """The engine rejects ids outside the vocabulary and inputs that are one token too long, and stays alive."""
     if probe.engine.tokenizer is None:
         raise NotClaimed("the engine does not report token ids")
     good, most = inputs_of(probe, TEXTS[:1])[0], embedder(probe).embedding.max_input_tokens
@@ -175,7 +176,7 @@ async def what_cannot_be_embedded_is_refused(probe: Probe) -> None:
 
 
 async def cancelling_aborts_embedding(probe: Probe) -> None:
-    """Cancels before and during the request. The next one is answered."""
+    """After requests were cancelled before and during their execution, the next request is answered."""
     inputs = inputs_of(probe, TEXTS) * 20
     result = await after_cancelling(
         probe, lambda: embed(probe, inputs), lambda: embed(probe, inputs[:1])
@@ -185,7 +186,7 @@ async def cancelling_aborts_embedding(probe: Probe) -> None:
 
 
 async def adapters_embed(probe: Probe) -> None:
-    """Each adapter embeds under its name; an unknown name is rejected."""
+    """Each adapter embeds by its name. An unknown name is rejected."""
     embedder(probe)
     inputs = inputs_of(probe, TEXTS[:1])
     await adapters_are_known(probe, lambda name: embed(probe, inputs, adapter=name))

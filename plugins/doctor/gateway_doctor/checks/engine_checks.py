@@ -1,4 +1,4 @@
-"""The whole contract of an engine as checks that do not need pytest. Used by `gateway doctor --generate` and
+"""The whole contract of an engine, as checks that do not need pytest. Used by `gateway doctor --generate` and
 `EngineContract`."""
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ __all__ = ["CHECKS", "EngineCheck", "GuaranteeViolated", "NotClaimed", "Probe"]
 
 
 class EngineCheck(Struct, frozen=True):
-    """One guarantee. `run` raises `GuaranteeViolated` if it is violated, and `NotClaimed` if the engine does not claim it."""
+    """A check of one guarantee. `run` raises `GuaranteeViolated` if it is violated, and `NotClaimed` if the engine does
+    not claim it."""
 
     what: str
     run: Callable[[Probe], Awaitable[None]]
 
 
 async def foreign_token_ids_are_refused(probe: Probe) -> None:
-    """Rejects ids outside the vocabulary."""
+    """The engine rejects ids outside the vocabulary."""
     probe.needs("tokens")
     for bad in probe.bad_token_ids:
         prompt = TokensPrompt(token_ids=[1, bad])
@@ -36,13 +37,13 @@ async def foreign_token_ids_are_refused(probe: Probe) -> None:
 
 
 async def an_empty_prompt_is_refused(probe: Probe) -> None:
-    """Rejects a prompt without tokens."""
+    """The engine rejects a prompt without tokens."""
     probe.needs("tokens")
     await probe.refused(probe.request(prompt=TokensPrompt(token_ids=[])), "an empty prompt")
 
 
 async def a_prompt_that_is_too_long_is_refused(probe: Probe) -> None:
-    """Rejects a prompt that is one token longer than the context."""
+    """The engine rejects a prompt that is one token longer than the context."""
     probe.needs("tokens")
     length, tokenizer = probe.engine.info.max_model_len, probe.engine.tokenizer
     if length is None or tokenizer is None:
@@ -53,7 +54,7 @@ async def a_prompt_that_is_too_long_is_refused(probe: Probe) -> None:
 
 
 async def a_prompt_of_the_other_kind_is_refused(probe: Probe) -> None:
-    """Rejects messages if the engine takes tokens, and the reverse."""
+    """An engine that takes tokens rejects messages. An engine that takes messages rejects tokens."""
     if probe.has("tokens") and probe.has("messages"):
         raise NotClaimed("the engine takes both kinds")
     other: Prompt = TokensPrompt(token_ids=[1, 2])
@@ -63,7 +64,8 @@ async def a_prompt_of_the_other_kind_is_refused(probe: Probe) -> None:
 
 
 async def the_tokenizer_goes_there_and_back(probe: Probe) -> None:
-    """Encoding and decoding some texts returns them; `EngineContract` tries random ones."""
+    """Encoding and decoding returns the same text. Tried with some texts here, and with random texts by
+    `EngineContract`."""
     probe.needs("tokens")
     tokenizer = probe.engine.tokenizer
     assert tokenizer is not None
@@ -144,4 +146,4 @@ def _checks() -> Iterator[EngineCheck]:
 
 
 CHECKS = tuple(_checks())
-"""All checks, ordered so that each may rely on the previous ones."""
+"""All checks, in an order in which each may rely on the guarantees of the previous ones."""

@@ -50,7 +50,7 @@ _BLUE: Final = _image(0, 0, 255)
 
 
 def _prompt(probe: Probe, *images: Media) -> TokensPrompt:
-    """The images, and the probe's prompt after them. Raises `NotClaimed` if the engine takes no images."""
+    """A prompt of the images, followed by the probe's prompt. Raises `NotClaimed` if the engine takes no images."""
     probe.needs("images")
     probe.needs("tokens")
     tokenizer = probe.engine.tokenizer
@@ -75,13 +75,14 @@ def _request(probe: Probe, *images: Media) -> EngineRequest:
 
 
 def _differ(one: Generated, other: Generated) -> bool:
-    """Whether the texts differ, or else the log probabilities of the tokens."""
+    """Whether the texts differ or, if they are equal, the log probabilities of the tokens."""
     ours, theirs = ([token.logprob for token in each.logprobs] for each in (one, other))
     return one.text != other.text or ours != theirs
 
 
 async def images_are_seen(probe: Probe) -> None:
-    """Two images have different answers, or different log probabilities. The same image has the same answer."""
+    """Two images lead to different answers, or to different log probabilities. The same image leads to the same
+    answer."""
     red = await generate(probe.engine, _request(probe, _RED))
     blue = await generate(probe.engine, _request(probe, _BLUE))
     again = await generate(probe.engine, _request(probe, _RED))
@@ -90,7 +91,7 @@ async def images_are_seen(probe: Probe) -> None:
 
 
 async def images_are_in_order(probe: Probe) -> None:
-    """Two images in a prompt are seen in their order."""
+    """The model sees two images of a prompt in their order."""
     request = _request(probe, _RED, _BLUE)
     await probe.accepted(request, "two images in a prompt")
     one = await generate(probe.engine, request)
@@ -99,7 +100,7 @@ async def images_are_in_order(probe: Probe) -> None:
 
 
 async def images_are_counted(probe: Probe) -> None:
-    """`count` returns the prompt tokens that the outputs report, and images add to it."""
+    """`count` returns the number of prompt tokens that the outputs report. Images increase it."""
     engine, request = probe.engine, _request(probe, _RED)
     assert isinstance(request.prompt, TokensPrompt)
     require(isinstance(engine, CountingEngine), "it takes images, but is not a CountingEngine")
@@ -115,7 +116,7 @@ async def images_are_counted(probe: Probe) -> None:
 
 
 async def a_broken_image_fails_alone(probe: Probe) -> None:
-    """An image that cannot be decoded fails its own request, at most. The engine goes on."""
+    """An image that cannot be decoded makes only its own request fail, if any. The engine continues to work."""
     request = _request(probe, _media(b"\x89PNG\r\n\x1a\nbroken"))
     for attempt in (probe.engine.check, lambda broken: generate(probe.engine, broken)):
         try:

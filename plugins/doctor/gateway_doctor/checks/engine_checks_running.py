@@ -12,9 +12,9 @@ from gateway_doctor.checks.generating import generate, generated
 from gateway_doctor.checks.loop_watch import Leftovers, loop_stays_free
 
 _ANSWERS: Final = 5
-"""Number of answers of which one must come in several outputs, and let other tasks run."""
+"""Number of answers that are tried. One of them must arrive in several outputs, and let other tasks run."""
 _REQUESTS: Final = 8
-"""Number of requests that must not leave as many tasks."""
+"""Number of requests, to detect tasks and threads that each request leaves behind."""
 
 
 async def info_is_complete(probe: Probe) -> None:
@@ -45,7 +45,8 @@ async def only_the_last_output_has_a_finish_reason(probe: Probe) -> None:
 async def streams(probe: Probe) -> None:
     """A long answer is sent in several outputs.
 
-    On a busy machine, outputs that are made faster than they are read may arrive together. So several answers are tried.
+    On a busy machine, outputs may arrive together because they are read more slowly than they are made. Therefore
+    several answers are tried.
     """
     for _ in range(_ANSWERS):
         done = await generate(probe.engine, probe.request(max_tokens=min(64, probe.long)))
@@ -60,7 +61,7 @@ async def streams(probe: Probe) -> None:
 async def leaves_the_loop_free(probe: Probe) -> None:
     """Other tasks run while the engine generates.
 
-    What is ready may be handed over without waiting. So several answers are tried.
+    Outputs that are ready may be returned without waiting. Therefore several answers are tried.
     """
     outputs = 0
     for _ in range(_ANSWERS):
@@ -81,9 +82,9 @@ async def leaves_the_loop_free(probe: Probe) -> None:
 
 
 async def requests_leave_nothing_running(probe: Probe) -> None:
-    """A request that has ended, or was aborted, leaves no task and no thread of its own."""
+    """A request that has ended or was aborted leaves no task and no thread behind."""
     for index in range(2 + _REQUESTS):
-        if index == 2:  # what the first ones have started may stay
+        if index == 2:  # tasks and threads started by the first requests may be permanent
             before = Leftovers()
         await generate(probe.engine, probe.request(max_tokens=2))
         async with aclosing(probe.engine.generate(probe.request(max_tokens=probe.long))) as stream:
@@ -97,7 +98,7 @@ async def requests_leave_nothing_running(probe: Probe) -> None:
 
 
 async def checking_starts_nothing(probe: Probe) -> None:
-    """`check` accepts a request that is then generated, and starts nothing."""
+    """`check` accepts a request that can be generated, and does not start the generation."""
     request = probe.request()
     await probe.engine.check(request)
     await probe.engine.check(request)
@@ -105,20 +106,20 @@ async def checking_starts_nothing(probe: Probe) -> None:
 
 
 async def the_text_is_what_the_tokens_decode_to(probe: Probe) -> None:
-    """The text equals the decoded tokens, complete and never cumulative."""
+    """The text equals the decoded tokens. It is complete, and no output repeats the text of earlier ones."""
     probe.needs("tokens")
     tokenizer = probe.engine.tokenizer
     assert tokenizer is not None
     done = await generate(probe.engine, probe.request(skip_special_tokens=False))
     require(done.token_ids, "there are no token ids")
-    # A character that the limit cut in two is not text. Tokenizers show it as replacement characters.
+    # A character that was cut in two by the limit is not text. Tokenizers decode it as replacement characters.
     decoded = tokenizer.decode(done.token_ids)
     whole = decoded.rstrip("\ufffd")
     require(done.text in (decoded, whole), f"text {done.text!r}, tokens {decoded!r}")
 
 
 async def max_tokens_is_kept(probe: Probe) -> None:
-    """The limit is exact."""
+    """The output has exactly `max_tokens` tokens."""
     for limit in (1, 5):
         done = await generate(probe.engine, probe.request(max_tokens=limit))
         require(done.finish == "length", f"it finished with {done.finish!r}")
@@ -139,7 +140,7 @@ async def the_prompt_is_counted(probe: Probe) -> None:
 
 
 class _Taker:
-    """Takes pushed outputs, but for each `every`th, and those that must be yielded."""
+    """Takes pushed outputs, except each `every`th one and those that must be yielded."""
 
     def __init__(self, every: int) -> None:
         self.outputs: list[EngineOutput] = []
@@ -165,13 +166,13 @@ class _Taker:
 
 
 async def pushed_outputs_are_those_that_are_yielded(probe: Probe) -> None:
-    """An engine that pushes gives the same text and tokens in their order, whichever outputs are taken, and pushes none after it is
-    closed."""
+    """An engine that pushes outputs gives the same text and tokens in the same order, whichever outputs are taken, and
+    pushes none after it was closed."""
     engine = probe.engine
     if not isinstance(engine, PushingEngine):
         raise NotClaimed("it pushes no outputs")
     plain = await generate(engine, probe.request())
-    for every in (1, 2, 3):  # of which the first takes none
+    for every in (1, 2, 3):  # with 1, no output is taken
         taker = _Taker(every)
         async with aclosing(engine.generate_pushing(probe.request(), taker.push)) as stream:
             async for output in stream:
@@ -190,14 +191,14 @@ async def pushed_outputs_are_those_that_are_yielded(probe: Probe) -> None:
 
 
 async def greedy_is_the_same_again(probe: Probe) -> None:
-    """The same request gives the same text."""
+    """The same greedy request gives the same text."""
     one = await generate(probe.engine, probe.request())
     other = await generate(probe.engine, probe.request())
     require(one.text == other.text, f"{one.text!r}, then {other.text!r}")
 
 
 async def a_seed_makes_sampling_repeatable(probe: Probe) -> None:
-    """The same seed gives the same text."""
+    """Sampling with the same seed gives the same text."""
     wanted: dict[str, Any] = {"temperature": 1.0, "seed": 1234}
     one = await generate(probe.engine, probe.request(**wanted))
     other = await generate(probe.engine, probe.request(**wanted))
@@ -205,7 +206,7 @@ async def a_seed_makes_sampling_repeatable(probe: Probe) -> None:
 
 
 async def eight_at_once_do_not_mix(probe: Probe) -> None:
-    """Each request has its own limit, which identifies its output."""
+    """Eight concurrent requests get their own outputs. Each has another limit, which identifies its output."""
     limits = range(1, 9)
     requests = [probe.request(max_tokens=limit) for limit in limits]
     async with asyncio.timeout(probe.time_limit):
@@ -218,7 +219,8 @@ async def eight_at_once_do_not_mix(probe: Probe) -> None:
 
 
 async def closing_aborts(probe: Probe) -> None:
-    """Starts and closes more requests than an engine runs at once. Without aborts, the last one would have to wait."""
+    """Closing a generation aborts it: after more requests were started and closed than an engine runs concurrently, the
+    next one does not have to wait."""
     async with asyncio.timeout(probe.time_limit):
         for _ in range(16):
             request = probe.request(max_tokens=probe.long)
@@ -230,7 +232,7 @@ async def closing_aborts(probe: Probe) -> None:
 
 
 async def cancelling_aborts(probe: Probe) -> None:
-    """Cancels between outputs, and before the first one."""
+    """Cancelling a task aborts its generation, between two outputs and before the first one."""
 
     async def consume(request: EngineRequest) -> None:
         async with aclosing(probe.engine.generate(request)) as stream:
@@ -262,7 +264,7 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
 
 
 async def adapters_generate(probe: Probe) -> None:
-    """Each adapter generates under its name; an unknown name is rejected."""
+    """Each adapter generates by its name. An unknown name is rejected."""
     probe.needs("adapters")
     for name in probe.engine.info.adapters:
         done = await generate(probe.engine, probe.request(adapter=name, max_tokens=4))

@@ -14,7 +14,7 @@ _CALL = re.compile(r"<call>\d{2}</call>")
 
 
 async def a_stop_string_ends_the_text_before_it(probe: Probe) -> None:
-    """The text ends before the stop string, wherever token boundaries are."""
+    """The text ends before the stop string, wherever the boundaries between tokens are."""
     whole = (await generate(probe.engine, probe.request())).text
     stops = [
         whole[at : at + 3]
@@ -28,7 +28,7 @@ async def a_stop_string_ends_the_text_before_it(probe: Probe) -> None:
         before = whole[: whole.index(stop)]
         require(done.text == before, f"stop {stop!r}: {done.text!r}, where {before!r} comes first")
         require(done.finish == "stop", f"stop {stop!r}: it finished with {done.finish!r}")
-        # The APIs of message-level engines do not report it.
+        # The APIs of engines that take messages do not report the stop string.
         known = (stop,) if probe.has("tokens") else (stop, None)
         require(done.stop_reason in known, f"stop {stop!r}: the reason is {done.stop_reason!r}")
     stop = stops[0]
@@ -40,7 +40,7 @@ async def a_stop_string_ends_the_text_before_it(probe: Probe) -> None:
 
 
 async def a_stop_token_ends_the_output(probe: Probe) -> None:
-    """The stop token is reported as the reason."""
+    """A stop token ends the output, and is reported as the reason."""
     probe.needs("tokens")
     whole = (await generate(probe.engine, probe.request())).token_ids
     stop = whole[len(whole) // 2]
@@ -52,7 +52,8 @@ async def a_stop_token_ends_the_output(probe: Probe) -> None:
 
 
 async def logprobs_add_up_to_the_text(probe: Probe) -> None:
-    """There is one per token, with the requested number of alternatives, best first."""
+    """There is one log probability per token, with the requested number of alternatives, best first. Their bytes are
+    the text."""
     probe.needs("logprobs")
     for wanted in (0, 3):
         done = await generate(probe.engine, probe.request(logprobs=wanted))
@@ -73,7 +74,7 @@ async def logprobs_add_up_to_the_text(probe: Probe) -> None:
 
 
 async def logprobs_stop_where_the_text_stops(probe: Probe) -> None:
-    """Text removed by a stop string has no bytes."""
+    """Tokens whose text is removed by a stop string have no bytes."""
     probe.needs("logprobs")
     whole = (await generate(probe.engine, probe.request())).text
     stop = whole[len(whole) // 2 :][:3]
@@ -85,7 +86,8 @@ async def logprobs_stop_where_the_text_stops(probe: Probe) -> None:
 
 
 async def prompt_logprobs_are_one_for_each_token(probe: Probe) -> None:
-    """The first token has none. Requested twice, because the second time the prompt may be cached."""
+    """Each prompt token has a log probability, except the first. Requested twice, because the prompt may be cached
+    then."""
     probe.needs("prompt_logprobs")
     for _ in range(2):
         request = probe.request(prompt_logprobs=1, max_tokens=1)
@@ -115,7 +117,7 @@ async def a_bias_is_heeded(probe: Probe) -> None:
 
 
 async def allowed_tokens_are_kept(probe: Probe) -> None:
-    """Only tokens of the list are generated."""
+    """Only allowed tokens are generated."""
     probe.needs("tokens")
     probe.needs("allowed_token_ids")
     probe.needs_a_model()
@@ -128,7 +130,7 @@ async def allowed_tokens_are_kept(probe: Probe) -> None:
 
 
 async def bad_words_stay_out(probe: Probe) -> None:
-    """The words that the model would generate first are excluded."""
+    """Bad words are not generated, although the model would generate them first."""
     probe.needs("tokens")
     probe.needs_a_model()
     assert probe.engine.tokenizer is not None
@@ -146,7 +148,7 @@ async def bad_words_stay_out(probe: Probe) -> None:
 
 
 async def min_tokens_is_kept(probe: Probe) -> None:
-    """Even if the model would end at once."""
+    """At least `min_tokens` tokens are generated, even if the model would end immediately."""
     probe.needs("tokens")
     ends = probe.engine.info.eos_token_ids
     if not ends:
@@ -174,7 +176,7 @@ async def a_constraint_is_enforced_or_refused(
         raise NotClaimed(f"the engine does not claim {capability}") from error
     done = await generate(probe.engine, request)
     if done.finish == "length":
-        # A model with random weights may extend an object endlessly; incomplete output cannot be checked.
+        # A model with random weights may extend an object endlessly. Incomplete output cannot be checked.
         require(capability == "json_object", f"it came to no end: {done.text[:80]!r}")
         return
     require(satisfies(done.text, constraint), f"it wrote {done.text!r}")

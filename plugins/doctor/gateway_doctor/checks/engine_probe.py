@@ -28,11 +28,11 @@ _numbers = itertools.count(1)
 
 
 class GuaranteeViolated(AssertionError):
-    """A guarantee is violated. The text says which one, and what was observed."""
+    """A guarantee is violated. The text says which guarantee, and what was observed."""
 
 
 class NotClaimed(Exception):
-    """The engine does not claim the capability that the check is about. The text names it."""
+    """The engine does not claim the capability that the check tests. The text names the capability."""
 
 
 def require(holds: object, seen: str) -> None:
@@ -42,10 +42,13 @@ def require(holds: object, seen: str) -> None:
 
 
 class Probe:
-    """An engine under test. `prompt` should produce at least 24 tokens if generation continues after the end token;
-    `bad_token_ids` are ids outside the vocabulary; `time_limit` is in seconds, for any single step. `image_text` is what
-    the model's chat template writes for an image, if `ModelInfo.placeholders` is `template`, and `placeholder_index` the
-    placeholder's index among its tokens."""
+    """An engine under test.
+
+    `prompt` should produce at least 24 tokens if generation continues after the end token. `bad_token_ids` are ids
+    outside the vocabulary. `time_limit` is in seconds, for each single step. If `ModelInfo.placeholders` is `template`,
+    `image_text` is the text of the model's chat template for an image, and `placeholder_index` is the index of the
+    placeholder among its tokens.
+    """
 
     def __init__(
         self,
@@ -72,10 +75,10 @@ class Probe:
         adapter: str | None = None,
         **sampling: Any,
     ) -> EngineRequest:
-        """A greedy request for 24 tokens, with a fresh id. Raises `NotClaimed` for an engine that does not generate."""
+        """A greedy request for 24 tokens, with a new id. Raises `NotClaimed` for an engine that does not generate."""
         if not (self.has("tokens") or self.has("messages")):
             raise NotClaimed("the engine does not generate")
-        # The APIs of message-level engines have no `ignore_eos`.
+        # The APIs of engines that take messages have no `ignore_eos`.
         wanted = {
             "max_tokens": 24,
             "temperature": 0.0,
@@ -107,7 +110,7 @@ class Probe:
             raise NotClaimed(f"the engine does not claim {capability}")
 
     def needs_a_model(self) -> None:
-        """Raise `NotClaimed` for an engine that writes its outputs without a model and so does not sample."""
+        """Raise `NotClaimed` for an engine that makes its outputs without a model, and therefore does not sample."""
         if isinstance(self.engine, FormatAwareEngine):
             raise NotClaimed("the engine writes its outputs itself, and samples nothing")
 
@@ -134,5 +137,5 @@ class Probe:
 
     @property
     def long(self) -> int:
-        """A large number of tokens that fits into the context."""
+        """A large number of tokens that still fits into the context."""
         return min(4096, (self.engine.info.max_model_len or 4096) // 2)

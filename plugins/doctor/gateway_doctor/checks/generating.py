@@ -44,11 +44,12 @@ CONSTRAINTS: list[tuple[Capability, Constraint]] = [
     ("gbnf", Grammar("gbnf", 'root ::= "yes" | "no"')),
     ("structure", Sequence((Const("<a>"), JsonSchema(_SCHEMA), Const("</a>")))),
 ]
-"""A constraint for each capability, which `satisfies` can check."""
+"""A constraint for each capability. `satisfies` can check it."""
 
 
 class Generated(Struct, frozen=True):
-    """One complete generation. `text` is the answer only, if a message-level engine separates it from the rest."""
+    """One complete generation. `text` is only the answer, if an engine that takes messages separates it from reasoning
+    and calls."""
 
     text: str
     token_ids: list[int]
@@ -65,7 +66,7 @@ async def generate(engine: Engine, request: EngineRequest) -> Generated:
 
 
 def generated(outputs: list[EngineOutput]) -> Generated:
-    """The generation that `outputs` are."""
+    """The generation that consists of `outputs`."""
     last = outputs[-1] if outputs else EngineOutput()
     return Generated(
         text="".join(map(_text, outputs)),

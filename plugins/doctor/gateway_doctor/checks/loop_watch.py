@@ -20,7 +20,7 @@ from gateway.sdk.tools import FUNCTION_THREADS
 from gateway_doctor.checks.engine_probe import GuaranteeViolated
 
 MAX_CPU_SECONDS: Final = 2.0
-"""CPU time that the loop's thread may spend before other tasks run, in seconds."""
+"""Maximum CPU time in seconds that the loop's thread may spend before other tasks run."""
 
 _WAITING: Final = {
     time.sleep: "time.sleep",
@@ -28,16 +28,16 @@ _WAITING: Final = {
     os.system: "os.system",
 }
 _WAITING_METHODS: Final = frozenset({"connect", "recv", "recv_into", "send", "sendall", "accept"})
-"""Of sockets that block."""
+"""Methods of blocking sockets that wait."""
 _WAITING_FUNCTIONS: Final = frozenset({"run", "call", "check_call", "check_output"})
 """Functions of `subprocess` that wait for the process."""
 _SHARED_THREADS: Final = ("asyncio_", SHARE_THREADS, FUNCTION_THREADS)
-"""How the names of threads begin that all code of a process shares: asyncio's name of those of a default executor, and those of tools
-that are functions. A pool starts its threads one by one, so a later use may add some."""
+"""Prefixes of the names of threads that all code of a process shares: the threads of default executors, and those of
+tools that are functions. A pool starts its threads one by one, so later use may add some."""
 
 
 def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
-    """What the profiled event is, if it waits."""
+    """The name of the call in a profiled event, if the call waits; otherwise None."""
     if event == "call":
         code = frame.f_code
         if code.co_name in _WAITING_FUNCTIONS and code.co_filename == subprocess.__file__:
@@ -55,7 +55,7 @@ def _waiting_call(frame: FrameType, event: str, argument: Any) -> str | None:
 @contextmanager
 def no_waiting(what: str) -> Generator[None]:
     """Raise `GuaranteeViolated` on exit if this thread has made a call that waits: `time.sleep`, looking up a host, using a
-    blocking socket, running a process to its end."""
+    blocking socket, or running a process to its end."""
     found: list[str] = []
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -79,7 +79,7 @@ def no_waiting(what: str) -> Generator[None]:
 @asynccontextmanager
 async def loop_stays_free(what: str) -> AsyncGenerator[None]:
     """Raise `GuaranteeViolated` on exit if the body has blocked the event loop, by a call that waits (`no_waiting`) or by more
-    than `MAX_CPU_SECONDS` of computation in one go."""
+    than `MAX_CPU_SECONDS` of uninterrupted computation."""
     longest = 0.0
 
     async def watch() -> None:
@@ -92,7 +92,7 @@ async def loop_stays_free(what: str) -> AsyncGenerator[None]:
 
     watching = asyncio.create_task(watch())
     try:
-        await asyncio.sleep(0)  # it begins before the body
+        await asyncio.sleep(0)  # so that the watching task begins before the body
         with no_waiting(what):
             yield
         await asyncio.sleep(0.01)
@@ -106,15 +106,15 @@ async def loop_stays_free(what: str) -> AsyncGenerator[None]:
 
 
 class Leftovers:
-    """The tasks and threads that exist now, to compare with those of a later time."""
+    """Records the tasks and threads that exist now, to find those that exist in addition later."""
 
     def __init__(self) -> None:
         self._tasks = asyncio.all_tasks()
         self._threads = set(threading.enumerate())
 
     def now(self) -> list[str]:
-        """What exists in addition. Threads that all code shares do not count: those of the default executors of event loops (this
-        one's, and those of a gateway that runs beside), and those of tools that are functions."""
+        """The additional tasks and threads that exist now. Shared threads do not count: those of the default executors
+        of event loops (this one, and that of a gateway in another thread), and those of tools that are functions."""
         tasks = [f"task {each.get_coro()!r}" for each in asyncio.all_tasks() - self._tasks]
         threads = [
             f"thread {each.name}"
@@ -124,7 +124,8 @@ class Leftovers:
         return tasks + threads
 
     async def settled(self, most: int, time_limit: float) -> list[str]:
-        """Wait until at most `most` are left. Returns what is left, also after `time_limit` seconds."""
+        """Wait until at most `most` additional tasks and threads are left, or until `time_limit` seconds have passed.
+        Returns those that are left."""
         try:
             async with asyncio.timeout(time_limit):
                 while len(self.now()) > most:  # noqa: ASYNC110  # nothing tells when a thread ends

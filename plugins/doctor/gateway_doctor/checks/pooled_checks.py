@@ -1,4 +1,4 @@
-"""What the checks of embedding and of scoring engines share."""
+"""Checks that embedding and scoring engines have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 async def after_cancelling(
     probe: Probe, work: Callable[[], Awaitable[object]], following: Callable[[], Awaitable[T]]
 ) -> T:
-    """Cancel `work` before and while it runs; return the result of `following`. Without aborts, it would have to wait."""
+    """Cancel `work` before and while it runs. Then return the result of `following`, which would have to wait if the
+    cancelled work were not aborted."""
     async with asyncio.timeout(probe.time_limit):
         for pause in (0.0, 0.0, 0.001, 0.01, 0.01):
             task = asyncio.ensure_future(work())

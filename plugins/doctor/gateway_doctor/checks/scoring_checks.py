@@ -53,7 +53,7 @@ async def score(
 
 
 def same(one: float, other: float) -> bool:
-    """Whether two scores count as equal: batching changes the last digits."""
+    """Whether two scores count as equal. Batching changes the last digits."""
     return math.isclose(one, other, rel_tol=0.02, abs_tol=1e-3)
 
 
@@ -64,7 +64,7 @@ async def scoring_says_what_it_is(probe: Probe) -> None:
 
 
 async def each_pair_gets_its_score(probe: Probe) -> None:
-    """Scores are finite and as many as the pairs, and tokens are counted."""
+    """There is a finite score for each pair, and tokens are counted."""
     result = await score(probe, PAIRS)
     require(len(result.scores) == len(PAIRS), f"{len(result.scores)} scores for {len(PAIRS)} pairs")
     require(all(map(math.isfinite, result.scores)), "a score is not a finite number")
@@ -73,7 +73,8 @@ async def each_pair_gets_its_score(probe: Probe) -> None:
 
 
 async def a_pair_has_one_score(probe: Probe) -> None:
-    """A pair has the same score alone, among others, at another index, and beside other queries; others differ."""
+    """A pair has the same score alone, among others, at another index, and together with other queries. Other pairs
+    have different scores."""
     together = (await score(probe, PAIRS)).scores
     turned = (await score(probe, PAIRS[::-1])).scores[::-1]
     mixed: list[TextPair] = [each for pair in PAIRS for each in (pair, (pair[1], QUERY))]
@@ -109,7 +110,8 @@ async def scorings_do_not_mix(probe: Probe) -> None:
 
 
 async def what_is_too_long_is_refused(probe: Probe) -> None:
-    """Rejects a pair that is longer than the model's limit, by its place; the engine stays alive."""
+    """The engine rejects a pair that is longer than the model's limit, with the position of the pair, and stays
+    alive."""
     most = scorer(probe).scoring.max_input_tokens
     if most is None:
         raise NotClaimed("the engine does not know how long a pair may be")
@@ -128,7 +130,7 @@ async def what_is_too_long_is_refused(probe: Probe) -> None:
 
 
 async def texts_are_truncated(probe: Probe) -> None:
-    """Truncates a pair and a document, if the engine claims it."""
+    """A pair and a document are truncated, if the engine claims it."""
     info = scorer(probe).scoring
     if not info.truncates:
         raise NotClaimed("the engine does not claim truncation")
@@ -145,7 +147,7 @@ async def texts_are_truncated(probe: Probe) -> None:
 
 
 async def cancelling_aborts_scoring(probe: Probe) -> None:
-    """Cancels before and during the request. The next one is answered."""
+    """After requests were cancelled before and during their execution, the next request is answered."""
     pairs = list(PAIRS) * 20
     result = await after_cancelling(
         probe, lambda: score(probe, pairs), lambda: score(probe, pairs[:1])
@@ -155,6 +157,6 @@ async def cancelling_aborts_scoring(probe: Probe) -> None:
 
 
 async def adapters_score(probe: Probe) -> None:
-    """Each adapter scores under its name; an unknown name is rejected."""
+    """Each adapter scores by its name. An unknown name is rejected."""
     scorer(probe)
     await adapters_are_known(probe, lambda name: score(probe, PAIRS[:1], adapter=name))
