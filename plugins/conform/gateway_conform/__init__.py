@@ -1,4 +1,4 @@
-"""The command `gateway conform`: checks of any server against OpenAI's API."""
+"""The command `gateway conform`, which checks whether a server, of any make, conforms to OpenAI's API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.sdk import RegisterCommand, RunCommand, hookimpl
 
 def make_conform(parser: argparse.ArgumentParser) -> RunCommand:
     """Add the arguments of `gateway conform`."""
-    # Imported here because listing plugins and serving do not need it.
+    # Imported here because neither listing plugins nor serving needs it.
     from gateway_conform.command import add_arguments, conform
 
     add_arguments(parser)

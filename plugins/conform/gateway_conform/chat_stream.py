@@ -30,10 +30,10 @@ def parse_chunks(body: bytes) -> list[Json]:
 def fold_chunks(chunks: Iterable[Json], *, includes_usage: bool = False) -> Json:
     """Check a whole stream and return the equivalent completion, in the form of a non-streaming answer.
 
-    Raises `GrammarError` if an id, model or time changes; if a choice's first chunk has no role, or a later one has
-    one; if a choice does not have exactly one finish reason, in its last chunk; if the indices of calls are not dense
-    from 0, or a call continues after the next has begun; if arguments of calls to be run are not JSON; if usage was not
-    requested, or was requested and is not in the last chunk only.
+    Raises `GrammarError` if an id, model or time changes; if the first chunk of a choice has no role, or a later chunk
+    has one; if a choice does not have exactly one finish reason, in its last chunk; if the indices of calls are not
+    consecutive from 0, or a call continues after the next has begun; if the arguments of a call that must be run are
+    not JSON; if there is usage that was not requested; or if requested usage is not in the last chunk alone.
     """
     every = list(chunks)
     require(bool(every), "the stream is empty")

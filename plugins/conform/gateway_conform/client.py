@@ -1,4 +1,4 @@
-"""A small HTTP client that shows answers as they are, and remembers the requests to repeat them."""
+"""A small HTTP client that returns answers unchanged, and remembers the last request so that a user can repeat it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway_conform.outcome import CheckFailed, Unreachable
 Json: TypeAlias = Any
 
 MAX_ANSWER = 32 * 1024 * 1024
-"""Largest answer that is read, in bytes."""
+"""Maximum size of an answer in bytes."""
 
 
 class HttpAnswer(Struct, frozen=True):
@@ -27,11 +27,11 @@ class HttpAnswer(Struct, frozen=True):
 
     status: int
     headers: Mapping[str, str]
-    """With names in lower case."""
+    """The headers, with names in lower case."""
     body: bytes
 
     def json(self) -> Json:
-        """The body as JSON. Raises `CheckFailed` if it is none."""
+        """The body, decoded as JSON. Raises `CheckFailed` if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -41,12 +41,13 @@ class HttpAnswer(Struct, frozen=True):
             ) from None
 
     def expect(self) -> Json:
-        """The body as JSON. Raises `CheckFailed` if the status is not 200."""
+        """The body, decoded as JSON. Raises `CheckFailed` if it is not JSON, or if the status is not 200."""
         self._check_status()
         return self.json()
 
     def events(self) -> list[Json]:
-        """The `data` of the events of a stream, without a closing `[DONE]`. Raises `CheckFailed` if it is no such stream."""
+        """The `data` of a stream's events, without a closing `[DONE]`. Raises `CheckFailed` if the answer is not a
+        stream."""
         self._check_status()
         kind = self.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
@@ -70,22 +71,22 @@ class HttpClient:
             _NoRedirects, https_handler(), *([ProxyHandler({})] if local else [])
         )
         self.last = ""
-        """The last request as a `curl` command, with the key left out."""
+        """The last request as a `curl` command, without the API key."""
 
     def get(self, path: str) -> HttpAnswer:
-        """`GET`."""
+        """Send a `GET` request."""
         return self._send("GET", path)
 
     def delete(self, path: str) -> HttpAnswer:
-        """`DELETE`."""
+        """Send a `DELETE` request."""
         return self._send("DELETE", path)
 
     def post(self, path: str, body: Json) -> HttpAnswer:
-        """`POST` a JSON body. A stream is read to its end."""
+        """Send a `POST` request with a JSON body. If the answer is a stream, it is read to its end."""
         return self._send("POST", path, json.dumps(body).encode())
 
     def post_bytes(self, path: str, body: bytes) -> HttpAnswer:
-        """`POST` a body as it is."""
+        """Send a `POST` request with these bytes as the body."""
         return self._send("POST", path, body)
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> HttpAnswer:
@@ -117,7 +118,7 @@ class HttpClient:
         return HttpAnswer(answer.status, fields, content)
 
     def _read(self, answer: Any, ends: float) -> bytes:
-        """The body, whole. A server that sends a little now and then has no more time than others."""
+        """Read the whole body. The time limit is for all of it, however often the server sends a part."""
         parts: list[bytes] = []
         size = 0
         while part := answer.read1(1 << 16):
@@ -132,7 +133,7 @@ class HttpClient:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any) -> None:
-        """A redirect is an answer like any other: urllib would send the key to another host."""
+        """Do not follow redirects, but return them as answers: urllib would send the API key to another host."""
 
 
 def _curl(method: str, url: str, body: bytes | None, *, key: bool) -> str:

@@ -1,4 +1,4 @@
-"""`gateway conform`."""
+"""The command `gateway conform`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def conform(arguments: argparse.Namespace) -> int:
-    """Run the checks and print the report. Raises `ConfigurationError` if nothing answers."""
+    """Run the checks and print the report. Raises `ConfigurationError` if no server answers."""
     wanted = set(AREAS) if arguments.only is None else _areas(arguments.only)
     chosen = [each for area in AREAS for each in CHECKS if each.area == area and area in wanted]
     server = _server(arguments)
@@ -150,9 +150,9 @@ def _as_json(server: ServerUnderTest, results: Sequence[CheckResult]) -> str:
         "validated_by_sdk_types": sdk_is_installed(),
         "checks": to_builtins(results),
     }
-    return json.dumps(report, indent=2)  # in ASCII: it has texts of the server
+    return json.dumps(report, indent=2)  # in ASCII, because it contains texts of the server
 
 
 def _one_line(text: str) -> str:
-    """Text of the server for a terminal: one line, without control characters."""
+    """Make a text of the server safe for a terminal: one line, without control characters."""
     return "".join(each if each.isprintable() else " " for each in text)[:1000]

@@ -1,10 +1,10 @@
-"""How a check ends other than well."""
+"""The exceptions by which checks end without success."""
 
 from __future__ import annotations
 
 
 class CheckFailed(Exception):
-    """The server did something else than the API promises. The message says what."""
+    """The server does not behave as the API promises. The message describes the difference."""
 
 
 class CheckSkipped(Exception):
@@ -12,7 +12,7 @@ class CheckSkipped(Exception):
 
 
 class Unreachable(Exception):
-    """Nothing answers at the URL."""
+    """No server answers at the URL."""
 
 
 def require(condition: object, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""The list of checks, and running them."""
+"""Registering checks, and running them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Outcome: TypeAlias = Literal["pass", "fail", "skip"]
 
 
 class ServerUnderTest(Struct, frozen=True):
-    """The server under test."""
+    """The server under test, and the models that the checks use."""
 
     client: HttpClient
     model: str
     """The name of a model that generates text."""
     embedding_model: str
-    """The name of a model for embeddings; the same, if no other is named."""
+    """The name of a model for embeddings; by default the same as `model`."""
 
 
 class Check(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Check(Struct, frozen=True):
 
     area: str
     name: str
-    """What holds if it passes."""
+    """What is true if the check passes, as a sentence."""
     run: Callable[[ServerUnderTest], None]
 
 
@@ -55,9 +55,9 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     name: str
     outcome: Outcome
     detail: str = ""
-    """Why it failed, or was skipped."""
+    """Why the check failed, or was skipped."""
     request: str = ""
-    """The last request of a check that failed, as a `curl` command."""
+    """The last request of a failed check, as a `curl` command."""
     seconds: float
 
 
@@ -80,7 +80,7 @@ def check(
 
 
 def run_checks(server: ServerUnderTest, chosen: Sequence[Check]) -> Iterator[CheckResult]:
-    """Run checks one after the other. Raises `Unreachable` if the server is gone."""
+    """Run checks one after the other. Raises `Unreachable` if the server does not answer any more."""
     for each in chosen:
         begun = time.monotonic()
         outcome: Outcome = "pass"
@@ -94,7 +94,7 @@ def run_checks(server: ServerUnderTest, chosen: Sequence[Check]) -> Iterator[Che
         except KeyError as problem:
             outcome, detail = "fail", f"the answer has no {problem}"
         except (IndexError, TypeError, AttributeError, ValueError) as problem:
-            # The answer does not have the shape that the check relies on.
+            # The answer does not have the form that the check expects.
             outcome = "fail"
             detail = f"the answer has another shape: {type(problem).__name__}: {problem}"
         yield CheckResult(

@@ -17,7 +17,7 @@ _STATUS = {
     "response.incomplete": {"incomplete", "cancelled"},
     "response.failed": {"failed"},
 }
-# Delta events, with the event that ends them and its field that contains the whole text.
+# Maps the type of a delta event to the type of the event that ends its deltas, and the field with the whole text.
 _ENDS = {
     "response.output_text.delta": ("response.output_text.done", "text"),
     "response.refusal.delta": ("response.refusal.done", "refusal"),
@@ -37,7 +37,7 @@ _DONE_FIELD = dict(_ENDS.values())
 
 
 class GrammarError(AssertionError):
-    """An event stream violates a rule. The message says which one, and where."""
+    """An event stream violates a rule. The message says which rule, and at which event."""
 
 
 def parse_sse(body: bytes) -> list[Json]:
@@ -46,7 +46,7 @@ def parse_sse(body: bytes) -> list[Json]:
     require(text.endswith("data: [DONE]\n\n"), "the stream does not end with [DONE]")
     found: list[Json] = []
     for frame in text.removesuffix("data: [DONE]\n\n").split("\n\n")[:-1]:
-        if frame.startswith(":"):  # a comment, which keeps the connection open
+        if frame.startswith(":"):  # a comment, to keep the connection open
             continue
         name, data = frame.split("\n")
         event = json.loads(data.removeprefix("data: "))
@@ -56,11 +56,12 @@ def parse_sse(body: bytes) -> list[Json]:
 
 
 def fold(stream: Iterable[Json]) -> Json:
-    """Check a whole stream and return the final response, rebuilt from the events and equal to the last event's.
+    """Check a whole stream. Returns the final response, which is built from the events and equal to that in the last
+    event.
 
-    Raises `GrammarError` if sequence numbers are not dense from 0; if `response.created` is not first; if an item is
-    not added and done exactly once, with the same id and index; if items overlap that the API does not allow to
-    overlap; if parts are out of order; if deltas do not add up; if there is not exactly one terminal event, at the end;
+    Raises `GrammarError` if sequence numbers are not consecutive from 0; if `response.created` is not the first event;
+    if an item is not added and done exactly once, with the same id and index; if items overlap that must not; if parts
+    are out of order; if deltas do not add up to the final text; if there is not exactly one terminal event, at the end;
     or if the final response differs from the stream.
     """
     events = list(stream)
@@ -113,7 +114,7 @@ class _Folder:
         self._command_done = True
         self._summaries: dict[int, list[str]] = {}
         self._open_summary: int | None = None
-        """The item whose last summary part is open."""
+        """The index of the item whose last summary part is open."""
 
     def take(self, event: Json) -> None:
         kind = event["type"]

@@ -1,4 +1,4 @@
-"""Validation of answers by the types of OpenAI's SDK, where it is installed."""
+"""Validating answers with the types of OpenAI's SDK, if it is installed."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ def _adapter(name: str) -> Any:
 
 
 def sdk_is_installed() -> bool:
-    """Whether answers are validated."""
+    """Whether the SDK is installed, so that answers can be validated."""
     return _adapter("openai.types.responses.Response") is not None
 
 
 def validate(name: str, value: Any) -> None:
-    """Raise `CheckFailed` if `value` is not of the SDK's type `name`, and `CheckSkipped` without the SDK."""
+    """Raise `CheckFailed` if `value` is not a valid instance of the SDK's type `name`, and `CheckSkipped` without the
+    SDK."""
     adapter = _adapter(name)
     if adapter is None:
         raise CheckSkipped("OpenAI's SDK is not installed: `pip install openai`")
     try:
         adapter.validate_json(json.dumps(value), strict=True)
-    except ValueError as error:  # pydantic's ValidationError is one
+    except ValueError as error:  # pydantic's ValidationError is a subclass
         first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
         place = ".".join(map(str, first["loc"]))
         raise CheckFailed(

@@ -1,4 +1,4 @@
-"""The checks, a module for each area. Importing this package registers all of them."""
+"""The checks, in one module for each area. Importing this package registers all of them."""
 
 from gateway_conform.checks import (
     chat,

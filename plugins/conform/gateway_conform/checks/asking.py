@@ -1,4 +1,4 @@
-"""Requests that several areas make."""
+"""Requests that the checks of several areas send."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gateway_conform.registry import ServerUnderTest
 
 QUESTION = "What is the capital of France? Answer in one short sentence."
 FEW = 64
-"""Enough tokens for a short answer."""
+"""Number of tokens that is enough for a short answer."""
 LONG_ANSWERS = (
     "List the capitals of France, Italy, Spain, Germany, Portugal, Austria.",
     "Count from one to one hundred, in words.",
 )
 """Questions with answers of more tokens than `SMALLEST`."""
 SMALLEST = 16
-"""The smallest `max_output_tokens` that OpenAI takes."""
+"""The smallest `max_output_tokens` that OpenAI accepts."""
 WEATHER: Json = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -35,7 +35,7 @@ FUNCTION: Json = {
 
 
 def respond(server: ServerUnderTest, **fields: Any) -> Json:
-    """A response. Raises `CheckFailed` if there is none, and `CheckSkipped` if the server refuses to store it."""
+    """Create a response. Raises `CheckFailed` if this fails, and `CheckSkipped` if the server refuses to store it."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
     answer = server.client.post("/responses", body)
     _refuses_to_store(answer, fields)
@@ -45,8 +45,8 @@ def respond(server: ServerUnderTest, **fields: Any) -> Json:
 
 
 def respond_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
-    """The events of a streamed response. Raises `CheckFailed` for an error among them, and `CheckSkipped` if the server
-    refuses to store it."""
+    """Create a streamed response. Returns its events. Raises `CheckFailed` if an error is among them, and
+    `CheckSkipped` if the server refuses to store the response."""
     body = {"model": server.model, "input": QUESTION, "max_output_tokens": FEW, **fields}
     answer = server.client.post("/responses", {**body, "stream": True})
     _refuses_to_store(answer, fields)
@@ -58,8 +58,8 @@ def respond_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
 
 
 def cut_off(server: ServerUnderTest) -> Json:
-    """Fields of a request whose answer is longer than its limit of tokens. Raises `CheckSkipped` if the model says too
-    little."""
+    """Fields of a request whose answer exceeds its limit of tokens. Raises `CheckSkipped` if the model's answers are
+    too short."""
     for question in LONG_ANSWERS:
         asked = {"input": question, "temperature": 0}
         if respond(server, **asked)["usage"]["output_tokens"] > SMALLEST:
@@ -68,7 +68,7 @@ def cut_off(server: ServerUnderTest) -> Json:
 
 
 def _refuses_to_store(answer: HttpAnswer, fields: Json) -> None:
-    """Raise `CheckSkipped` if that is what `answer` says."""
+    """Raise `CheckSkipped` if `answer` says that the server does not store responses."""
     if answer.status == 400 and fields.get("store"):
         error = answer.json().get("error")
         if isinstance(error, dict) and error.get("param") == "store":
@@ -87,7 +87,8 @@ def output_text(response: Json) -> str:
 
 
 def stored(server: ServerUnderTest) -> Json:
-    """A finished response that can be retrieved. Raises `CheckSkipped` if the server stores none."""
+    """Create a finished response that can be retrieved. Raises `CheckSkipped` if the server does not store
+    responses."""
     response = respond(server, store=True)
     if server.client.get(f"/responses/{response['id']}").status == 404:
         raise CheckSkipped("the server does not store responses")
@@ -95,7 +96,7 @@ def stored(server: ServerUnderTest) -> Json:
 
 
 def wait_for(server: ServerUnderTest, response_id: str, seconds: float = 60) -> Json:
-    """A background response, once it has ended."""
+    """Wait until a background response has ended. Returns the response."""
     ends = time.monotonic() + seconds
     while True:
         response = server.client.get(f"/responses/{response_id}").expect()
@@ -107,12 +108,12 @@ def wait_for(server: ServerUnderTest, response_id: str, seconds: float = 60) -> 
 
 
 def chat(server: ServerUnderTest, **fields: Any) -> Json:
-    """A chat completion. Raises `CheckFailed` if there is none."""
+    """Create a chat completion. Raises `CheckFailed` if this fails."""
     return server.client.post("/chat/completions", chat_body(server, **fields)).expect()
 
 
 def chat_streamed(server: ServerUnderTest, **fields: Any) -> list[Json]:
-    """The chunks of a streamed chat completion. Raises `CheckFailed` for an error among them."""
+    """Create a streamed chat completion. Returns its chunks. Raises `CheckFailed` if an error is among them."""
     body = chat_body(server, stream=True, **fields)
     chunks = server.client.post("/chat/completions", body).events()
     for chunk in chunks:

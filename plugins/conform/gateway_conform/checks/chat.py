@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`."""
+"""Checks of `/v1/chat/completions`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def roles(server: ServerUnderTest) -> None:
 def length(server: ServerUnderTest) -> None:
     completion = chat(server, messages=COUNT, max_completion_tokens=5)
     if completion["usage"]["completion_tokens"] < 5:
-        return  # the model had no more to say
+        return  # the model ended its answer before the limit
     reason = completion["choices"][0]["finish_reason"]
     require(reason == "length", f"finish_reason is {reason!r}")
 

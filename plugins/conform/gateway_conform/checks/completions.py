@@ -1,4 +1,4 @@
-"""`/v1/completions`, the older API of raw prompts."""
+"""Checks of `/v1/completions`, the older API for raw prompts."""
 
 from __future__ import annotations
 

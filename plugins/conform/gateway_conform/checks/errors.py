@@ -1,4 +1,4 @@
-"""Requests that are refused: the status, and an error object that names the parameter."""
+"""Checks of refused requests: the status, and an error object that names the parameter."""
 
 from __future__ import annotations
 

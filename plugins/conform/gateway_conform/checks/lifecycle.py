@@ -1,4 +1,4 @@
-"""Stored responses, chains, background responses and conversations."""
+"""Checks of stored responses, chains of responses, background responses and conversations."""
 
 from __future__ import annotations
 

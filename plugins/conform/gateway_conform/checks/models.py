@@ -1,4 +1,4 @@
-"""`/v1/models`."""
+"""Checks of `/v1/models`."""
 
 from __future__ import annotations
 

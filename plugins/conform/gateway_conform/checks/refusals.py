@@ -1,4 +1,4 @@
-"""What an error looks like."""
+"""Checking the form of an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from gateway_conform.outcome import require
 def require_error(
     answer: HttpAnswer, *status: int, param: str | None = None, code: str | None = None
 ) -> Json:
-    """The error of a refusal. Raises `Failed` if it is none, or names another parameter or code."""
+    """The error object of a refusal. Raises `CheckFailed` if `answer` is not a refusal, or if it has another parameter
+    or code."""
     expected = " or ".join(map(str, status))
     require(
         answer.status in status, f"status {answer.status}, not {expected}: {answer.body[:200]!r}"

@@ -1,4 +1,4 @@
-"""`POST /v1/responses` without a stream."""
+"""Checks of `POST /v1/responses` without a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /v1/responses` with a stream."""
+"""Checks of `POST /v1/responses` with a stream."""
 
 from __future__ import annotations
 

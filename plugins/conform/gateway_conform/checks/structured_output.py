@@ -1,4 +1,4 @@
-"""Output in JSON, by a schema."""
+"""Checks of output in JSON, according to a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that the client runs."""
+"""Checks of functions that the client runs."""
 
 from __future__ import annotations
 
