@@ -9,7 +9,7 @@ from gateway.sdk import RegisterCommand, RunCommand, hookimpl
 
 def make_chat(parser: argparse.ArgumentParser) -> RunCommand:
     """Add the arguments of `gateway chat`."""
-    # Imported here because listing plugins and serving do not need it.
+    # Imported here because neither listing plugins nor serving needs it.
     from gateway_terminal_chat.command import add_arguments, chat
 
     add_arguments(parser)

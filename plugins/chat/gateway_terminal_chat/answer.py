@@ -19,21 +19,21 @@ _UNSHOWN: Final = ("message", "reasoning", "mcp_list_tools", "compaction")
 class AnswerPrinter:
     """Takes the events of a response and shows text, reasoning and calls of tools.
 
-    Events come from outside: what is not as expected is left out.
+    Events come from the server and are not trusted: unexpected ones are ignored.
     """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._text: list[str] = []
         self._names: dict[str, str] = {}
-        """Names of the MCP calls that were begun, by the ids of their items."""
+        """Names of the MCP calls that have begun, by the ids of their items."""
         self._shown: set[str] = set()
-        """Ids of the items whose call is shown."""
+        """Ids of the items whose calls were shown."""
         self._done: list[Json] = []
         self._response: Json | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Show an event. Raises `ApiError` for one that says that the response has failed."""
+        """Show an event. Raises `ApiError` if the event says that the response has failed."""
         kind = event.get("type")
         if kind in _TEXT:
             delta = _string(event, "delta")
@@ -67,7 +67,7 @@ class AnswerPrinter:
         return self._response
 
     def written(self) -> list[Json]:
-        """What a response that was stopped has said: its finished items, and the text of the open message."""
+        """The output of a response that was interrupted: its finished items, and the text of the open message."""
         items = [item for item in self._done if item.get("type") not in ("message", "reasoning")]
         text = "".join(self._text)
         content = [{"type": "output_text", "text": text, "annotations": []}]
@@ -90,7 +90,7 @@ class AnswerPrinter:
 
 
 def _input(item: Mapping[str, Any]) -> str:
-    """What a tool was called with."""
+    """The input of a tool's call, as text."""
     keys = ("arguments", "input", "code", "action", "queries")
     return " ".join(text for key in keys for text in _strings(item.get(key)))
 
@@ -101,7 +101,7 @@ def _results(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All texts in a value of JSON, in order, without those that name a type or an id."""
+    """All texts in a JSON value, in order, except types and ids."""
     match value:
         case str():
             yield value

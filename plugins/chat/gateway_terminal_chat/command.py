@@ -122,7 +122,7 @@ def _colours(stream: TextIO) -> bool:
 
 
 def _lenient(stream: TextIO) -> TextIO:
-    """`stream`, which writes `?` for characters that its encoding does not have."""
+    """`stream`, changed to write `?` for characters that its encoding does not have."""
     with contextlib.suppress(AttributeError):
         stream.reconfigure(errors="replace")  # type: ignore[attr-defined]  # text streams of the interpreter have it
     return stream

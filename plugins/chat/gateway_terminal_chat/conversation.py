@@ -1,4 +1,4 @@
-"""A conversation: its history, and the answer to a question as it is streamed."""
+"""A conversation: its history, and streaming the answer to a question."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gateway_terminal_chat.screen import Screen
 Json = dict[str, Any]
 
 _NOT_SENT: Final = ("reasoning", "mcp_list_tools")
-"""Items that servers without a store need not, or cannot, take back."""
+"""Items that are not sent back to servers without a store: they do not need them, or do not accept them."""
 _APPROVALS: Final = ("mcp_approval_request", "mcp_approval_response")
 _MAX_APPROVALS: Final = 32
 
 
 class ChatSession:
-    """Asks questions, and remembers what was said.
+    """Asks questions, and keeps the history of the conversation.
 
-    Earlier responses are named by `previous_response_id` where the server stores them; their items are sent otherwise.
+    If the server stores responses, the history is given by `previous_response_id`. Otherwise its items are sent.
     """
 
     def __init__(
@@ -34,22 +34,23 @@ class ChatSession:
         self._tools = list(tools)
         self.model = model
         self.images: list[Json] = []
-        """Sent with the next question."""
+        """Images that are sent with the next question."""
         self.allows: Callable[[str], bool] = lambda question: False
         """Asks the user whether a tool may be called."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was said."""
+        """Forget the history."""
         self._items: list[Json] = []
         self._previous: str | None = None
         self._sent = 0
-        """How many of the items the response `_previous` knows."""
+        """Number of items that the response `_previous` already contains."""
 
     def ask(self, question: str) -> None:
-        """Show the answer as it comes. Raises `ApiError`, and forgets the question then.
+        """Ask a question, and show the answer while it is streamed. If this raises `ApiError`, the question is
+        forgotten.
 
-        If it is interrupted, the part that was written is remembered.
+        If the answer is interrupted, the part that was written stays in the history.
         """
         before = len(self._items), self._previous, self._sent
         content: list[Json] = [{"type": "input_text", "text": question}, *self.images]
@@ -67,13 +68,13 @@ class ChatSession:
             raise
 
     def _respond(self) -> list[Json]:
-        """Ask for one response. Returns its requests for approval."""
+        """Create one response. Returns its requests for approval."""
         try:
             return self._streamed()
         except ApiError as error:
             if self._previous is None or error.param != "previous_response_id":
                 raise
-        self._previous, self._sent = None, 0  # the server has it no longer
+        self._previous, self._sent = None, 0  # the server does not have the response any more
         return self._streamed()
 
     def _streamed(self) -> list[Json]:
@@ -115,7 +116,8 @@ class ChatSession:
 
 
 def _without_store(items: Sequence[Json]) -> list[Json]:
-    """The items that a server without a store is sent. Approvals are used once, so only those of the last question."""
+    """The items that are sent to a server without a store. Approvals are used once, so only those of the last question
+    are included."""
     users = [index for index, item in enumerate(items) if item.get("role") == "user"]
     return [
         item if item.get("type") in _APPROVALS else _without_id(item)
@@ -130,7 +132,7 @@ def _without_id(item: Json) -> Json:
 
 
 def requested_tool(text: str) -> Json:
-    """A tool of a request, by its type or as a JSON object. Raises `ConfigurationError`."""
+    """The tool that `text` describes, by its type or as a JSON object. Raises `ConfigurationError`."""
     if not text.lstrip().startswith("{"):
         container = {"container": {"type": "auto"}} if text == "code_interpreter" else {}
         return {"type": text, **container}

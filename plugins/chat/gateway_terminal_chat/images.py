@@ -1,4 +1,4 @@
-"""Images of the user's disk, as parts of a question."""
+"""Reading images from the user's disk, as parts of a question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ def image_part(path: str) -> dict[str, Any]:
     try:
         with Path(path).expanduser().open("rb") as file:
             data = file.read(MAX_IMAGE_BYTES + 1)
-    except (OSError, ValueError, RuntimeError) as error:  # no such home, or a null character
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # also for an unknown home folder, and for a null character
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigurationError(f"The image {path!r} cannot be read: {reason}.") from error
     if len(data) > MAX_IMAGE_BYTES:

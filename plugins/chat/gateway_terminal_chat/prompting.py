@@ -1,4 +1,4 @@
-"""The questions and commands of a chat on a terminal."""
+"""Reading questions and commands of a chat on a terminal."""
 
 from __future__ import annotations
 

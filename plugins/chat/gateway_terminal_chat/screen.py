@@ -11,9 +11,9 @@ _RESET: Final = "\x1b[0m"
 
 
 class Screen:
-    """Writes an answer. All text is made harmless (`visible`).
+    """Writes an answer. Control characters in it are made visible (`visible`), so that they do not affect the terminal.
 
-    Only the answer's text is written if the stream is not a terminal.
+    If the stream is not a terminal, only the text of the answer is written.
     """
 
     def __init__(self, stream: TextIO, *, colours: bool) -> None:
@@ -46,7 +46,7 @@ class Screen:
         self._write(f"{visible(text)}\n")
 
     def end(self) -> None:
-        """End the line that was begun."""
+        """End the current line, if it is not empty."""
         if self._line_begun:
             self._write("\n")
         self._open = None
