@@ -1,7 +1,7 @@
-"""Running functions in helper processes, which are killed when they exceed a time or memory limit.
+"""Runs functions in helper processes, which are killed when they exceed a time or memory limit.
 
-For work whose cost is controlled by external input: documents, schemas and patterns. A thread cannot be stopped, and
-the event loop must not block; a process can be killed.
+For work whose cost depends on external input: documents, schemas and patterns. Such work must not block the event loop,
+and a thread cannot be stopped, but a process can be killed.
 """
 
 from gateway.process_pool.pool import (

@@ -1,8 +1,8 @@
 """The helper process: reads calls from standard input and writes results to standard output.
 
-A frame is its length in four bytes, big endian, and a MessagePack value. The first frame contains the settings, and
-each further frame a call `[module, function, arguments]`. The answer to a call is `[True, result]`, or `[False,
-exception class name, message]`.
+A frame consists of the length in four bytes, big endian, and a MessagePack value. The first frame contains the
+settings, and each further frame a call `[module, function, arguments]`. The answer to a call is `[True, result]` or
+`[False, exception class name, message]`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def main() -> None:
     os.closerange(3, 1 << 20)  # close everything inherited from the gateway
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
-    )  # a terminal sends it to the whole group; the gateway decides
-    # Keep standard output for results only: output of libraries is redirected.
+    )  # a terminal sends it to the whole process group, but the gateway decides when helpers end
+    # Standard output is for results only: output of libraries is redirected.
     calls = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDWR)
@@ -53,7 +53,7 @@ def _answer(module: str, name: str, arguments: list[Any]) -> list[Any]:
         function = getattr(importlib.import_module(module), name)
         result = function(*arguments)
         msgspec.msgpack.encode(result)
-    except Exception as error:  # any error is reported to the caller
+    except Exception as error:  # every error is reported to the caller
         return [False, type(error).__name__, str(error)[:10_000]]
     return [True, result]
 

@@ -26,7 +26,7 @@ _PROGRAM = (
 
 
 class HelperFailure(Exception):
-    """A call that has no result."""
+    """Base class of the errors of a call that has no result."""
 
 
 class HelperDeadlineExceeded(HelperFailure):
@@ -42,7 +42,7 @@ class PoolBusy(HelperFailure):
 
 
 class FunctionFailed(HelperFailure):
-    """The function raised. `name` is the exception's class name, `message` its text."""
+    """The function raised an exception. `name` is the exception's class name, `message` its text."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -54,8 +54,8 @@ class ProcessPool:
     """Runs functions in helper processes, one call at a time in each.
 
     Processes are started on demand and reused. A process is killed if its call exceeds the deadline or is cancelled.
-    The processes are shared between owners: queued calls are scheduled round-robin by owner, and each owner has a queue of its
-    own (`gateway.shares`).
+    The processes are shared between owners: queued calls are scheduled round-robin by owner, and each owner has a queue
+    of its own (`gateway.shares`).
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class ProcessPool:
         max_calls: int | None = None,
         preload: Sequence[str] = (),
     ) -> None:
-        """`max_waiting` calls of one owner may be queued. `memory` limits the address space of a process and `max_result` the size of a result, both in bytes. A
-        process ends after `max_calls` calls, if given. `preload` names modules that a process imports at start, outside
-        of any deadline."""
+        """At most `max_waiting` calls of one owner may be queued. `memory` limits the address space of a process and
+        `max_result` the size of a result, both in bytes. If `max_calls` is given, a process ends after that number of
+        calls. `preload` names modules that a process imports at start; the deadlines of calls do not include this."""
         self._memory = memory
         self._max_result = max_result
         self._max_calls = max_calls
@@ -82,7 +82,7 @@ class ProcessPool:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the live helper processes."""
+        """The ids of the live helper processes."""
         return [helper.process_id for helper in self._helpers]
 
     async def run(
@@ -95,8 +95,8 @@ class ProcessPool:
         """Call a module-level function in a helper process.
 
         Arguments and result must be MessagePack values (JSON's, and bytes); a tuple is returned as a list. `seconds` is
-        counted from the start of the call, excluding queueing. `key` is the owner, by default that of the current request.
-        Raises `HelperFailure`; `PoolBusy` if the owner has too many calls queued.
+        counted from the start of the call, excluding queueing. `key` is the owner, by default the owner of the current
+        request. Raises `HelperFailure`; `PoolBusy` if the owner has too many calls queued.
         """
         call = msgspec.msgpack.encode([function.__module__, function.__qualname__, arguments])
         try:
@@ -146,7 +146,7 @@ class ProcessPool:
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         )  # fmt: skip
         helper = _Helper(process)
-        if self._closed:  # meanwhile
+        if self._closed:  # closed while the process was starting
             await helper.kill()
             raise HelperDied("The helper processes have been ended.")
         self._helpers.add(helper)
@@ -195,13 +195,13 @@ class ProcessPool:
 
 
 async def wait_for_end(process: asyncio.subprocess.Process) -> None:
-    """Wait for a process that is ending, and drop what it still writes.
+    """Wait for a process that is ending, and discard its remaining output.
 
-    `Process.wait` alone may never return: asyncio waits for the end of the pipes too, and does not read from a pipe whose
-    buffer is full.
+    `Process.wait` alone may never return: asyncio waits for the end of the pipes too, and does not read from a pipe
+    whose buffer is full.
     """
     if process.stdout is not None:
-        with suppress(RuntimeError):  # another task reads it
+        with suppress(RuntimeError):  # another task is reading it
             while await process.stdout.read(1 << 16):
                 pass
     await process.wait()
