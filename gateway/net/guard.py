@@ -16,12 +16,12 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _IPV4_AT_THE_END: Final = (
     IPv6Network("64:ff9b::/96"),  # NAT64, RFC 6052
-    IPv6Network("::ffff:0:0:0/96"),  # translated, RFC 2765
+    IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated, RFC 2765
 )
 _LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
 """Private NAT64, RFC 8215."""
 _PLACES_IN_NAT64: Final = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
-"""Where RFC 6052 puts the bytes of the IPv4 address behind a prefix of 48, 56, 64 and 96 bits."""
+"""Positions of the IPv4 address's bytes after a prefix of 48, 56, 64 and 96 bits (RFC 6052)."""
 _METADATA: Final = tuple(
     ip_network(text)
     for text in (
@@ -37,8 +37,8 @@ _METADATA: Final = tuple(
         "fd00:100::100:200/128",  # Alibaba Cloud
     )
 )
-"""Addresses of the clouds' metadata services, which give out credentials. Some are formally private or public
-addresses."""
+"""Addresses of the clouds' metadata services, which give out credentials. By their networks, some would be private and
+some public."""
 
 _KINDS: Final = tuple(
     (kind, tuple(map(ip_network, networks.split())))
@@ -47,9 +47,9 @@ _KINDS: Final = tuple(
         ("loopback", "127.0.0.0/8 ::1"),
         ("link-local", "169.254.0.0/16 fe80::/10"),
         ("multicast", "224.0.0.0/4 ff00::/8"),
-        # With the networks of benchmarks (RFC 2544), which some proxies use for names.
+        # Including the networks for benchmarks (RFC 2544), from which some proxies assign addresses to names.
         ("private", "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 198.18.0.0/15 fc00::/7 fec0::/10"),
-        # This network, carriers' NAT, protocols, documentation, relays of 6to4, class E.
+        # "This network", carriers' NAT, protocols, documentation, 6to4 relays, class E.
         (
             "reserved",
             "0.0.0.0/8 100.64.0.0/10 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 "
@@ -58,14 +58,14 @@ _KINDS: Final = tuple(
         ),
     )
 )
-"""The networks that are not public, by their category. From IANA's registries of special-purpose addresses, and not from
-`ipaddress`, which knows other ones in each version of Python."""
+"""The networks that are not public, by category. They are from IANA's registries of special-purpose addresses, and not
+from `ipaddress`, which differs between versions of Python."""
 _PUBLIC_IPV6: Final = IPv6Network("2000::/3")
-"""All public IPv6 addresses. Those outside are reserved."""
+"""The network of all public IPv6 addresses. Addresses outside are reserved."""
 
 
 _NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
-"""A host's name, as `ascii_host` writes it."""
+"""A host name in the form that `ascii_host` returns."""
 
 
 class AddressRefused(Exception):
@@ -78,8 +78,8 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 def ascii_host(host: str) -> str:
-    """The form of a host in which hosts are compared: in lower case and ASCII (`xn--…`), without a final dot, and an
-    IPv4 address with four numbers (`127.0.0.1` for `127.1` and `::ffff:127.0.0.1`). Empty if it cannot be a host.
+    """Normalize a host for comparisons: lower case, ASCII (`xn--…`), without a final dot, and IPv4 addresses with four
+    numbers (`127.0.0.1` for `127.1` and `::ffff:127.0.0.1`). Empty if `host` cannot be a host.
     """
     name = _ascii_name(host)
     try:
@@ -93,7 +93,7 @@ def _ascii_name(name: str) -> str:
         import httpx2  # optional, and present wherever URLs are fetched
 
         try:
-            # As `httpx2` encodes the hosts of URLs: by IDNA 2008, unlike the codec of Python.
+            # The encoding that `httpx2` uses for the hosts of URLs: IDNA 2008, unlike Python's codec.
             name = httpx2.URL(scheme="http", host=name).raw_host.decode("ascii")
         except (httpx2.InvalidURL, ValueError):
             return ""
@@ -104,7 +104,8 @@ def refusal(text: str, *, allow_private: bool) -> str | None:
     """The block category of an address, or None if it is allowed.
 
     An IPv6 address that embeds an IPv4 address (mapped, 6to4, Teredo, NAT64) has the categories of both. Link-local
-    addresses and those of metadata services, which give out credentials, are blocked even if private addresses are allowed.
+    addresses and addresses of metadata services, which give out credentials, are blocked even if private addresses are
+    allowed.
     """
     address = _read(text)
     for inner in (address, *_embedded(address)):
@@ -120,7 +121,8 @@ def is_private(text: str) -> bool:
 
 
 def _read(text: str) -> IPv4Address | IPv6Address:
-    """An address without its scope. One that maps an IPv4 address is that address, for it is what is connected to."""
+    """Parse an address, and drop its scope. Returns the IPv4 address for an IPv6 address that maps one, because the
+    connection is made to the IPv4 address."""
     address = ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
@@ -130,7 +132,7 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
     if any(address in network for network in _METADATA):
         return "link-local" if address.is_link_local else "metadata"
     if _embedded(address):
-        return None  # what it embeds decides
+        return None  # the embedded address decides
     for kind, networks in _KINDS:
         if any(address in network for network in networks):
             return kind
@@ -146,7 +148,8 @@ def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if any(address in network for network in _IPV4_AT_THE_END):
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
     if address in _LOCAL_NAT64:
-        # How long its operator's prefix is cannot be known, so it is read in all ways. What is none may look reserved.
+        # The length of the operator's prefix is unknown, so all are tried. With a wrong one, the result may look
+        # reserved.
         read = (IPv4Address(bytes(address.packed[at] for at in places)) for places in _PLACES_IN_NAT64)  # fmt: skip
         found += [each for each in read if _kind(each) not in ("unspecified", "reserved")]
     if int(address) >> 32 == 0 and int(address) > 1:
@@ -170,8 +173,8 @@ class HostGuard:
     ) -> None:
         """`allow_hosts` are patterns: `example.com`, `*.example.com`, `example.com:8443`, or `*` for every host.
 
-        `deny_hosts` are patterns too, and win over `allow_hosts`. One that is an address also denies the names that
-        resolve to it.
+        `deny_hosts` are patterns too, and take precedence over `allow_hosts`. A pattern that is an address also denies
+        the names that resolve to it.
 
         `allow_private`: also allow addresses of this machine and of private networks. `allow_plain`: also allow public
         addresses without TLS. Private addresses, if allowed, never need TLS.
@@ -195,14 +198,14 @@ class HostGuard:
         return any(pattern.matches(name, port) for pattern in self._deny_hosts)
 
     async def addresses(self, scheme: str, host: str, port: int) -> Sequence[str]:
-        """The addresses to connect to. All of the host's addresses must be allowed.
+        """The addresses to connect to. All addresses of the host must be allowed.
 
         Raises `AddressRefused`, or `OSError` if the name cannot be resolved.
         """
         if not self.allows_host(host, port):
             raise AddressRefused("its host is not on this server's list")
         if not host.isascii():
-            host = ascii_host(host)  # what it is checked as
+            host = ascii_host(host)  # the form in which it is checked
         found = await self._resolve(host, port)
         for address in found:
             kind = refusal(address, allow_private=self._allow_private)
@@ -218,7 +221,7 @@ class HostGuard:
         return found
 
     async def check_addresses(self, url: str) -> None:
-        """Check the addresses of a URL. Raises like `addresses`."""
+        """Check the addresses of a URL's host. Raises the same errors as `addresses`."""
         parts = urlsplit(url)
         await self.addresses(parts.scheme, parts.hostname or "", port_of(parts))
 
@@ -229,7 +232,8 @@ def port_of(parts: SplitResult) -> int:
 
 
 def check_host_patterns(patterns: Sequence[str], key: str) -> None:
-    """Raise `ValueError`, naming the configuration's `key`, if one of these patterns of a `HostGuard` can match no host."""
+    """Check patterns for a `HostGuard`. Raises `ValueError`, naming the configuration's `key`, if one of them cannot
+    match any host."""
     for pattern in patterns:
         name = _read_pattern(pattern).name
         if name and not _NAME.fullmatch(name.removeprefix(".")) and not _is_address(name):
@@ -248,7 +252,8 @@ def _is_address(name: str) -> bool:
 
 
 class _Pattern(NamedTuple):
-    """A host's name, or with a dot before it the names below it; empty: every host."""
+    """A pattern of hosts. `host` is a host name; with a leading dot, it matches the names below; empty, it matches
+    every host."""
 
     name: str
     port: int | None
@@ -270,5 +275,5 @@ def _read_pattern(pattern: str) -> _Pattern:
         return _Pattern("", port)
     if pattern.startswith("*."):
         return _Pattern(f".{_ascii_name(pattern[2:])}", port)
-    # What cannot be a host matches none.
+    # A pattern that cannot be a host becomes ".", which matches no host.
     return _Pattern(ascii_host(pattern.removeprefix("[").removesuffix("]")) or ".", port)

@@ -1,4 +1,4 @@
-"""Values of HTTP headers from the configuration and the environment: keys, tokens and tables of headers."""
+"""Values of HTTP headers that come from the configuration and the environment: keys, tokens and tables of headers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Final
 from gateway.errors import ConfigurationError
 
 _INVISIBLE: Final = "\ufeff\u200b\u200c\u200d\u2060"
-"""What editors and web pages leave around a copied text, and `str.strip` does not take: marks without a width."""
+"""Characters without a width that editors and web pages leave around copied texts, and that `str.strip` does not
+remove."""
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-"""RFC 9110, 5.1."""
+"""The name of a header (RFC 9110, 5.1)."""
 
 
 def header_value(text: str, name: str, *, latin: bool = False) -> str:
-    """`text` without surrounding white space, line ends, byte-order marks and the like, as files and copied texts have them.
+    """`text` without surrounding white space, line ends and invisible marks, which files and copied texts often
+    contain.
 
-    Raises `ConfigurationError` with `name`, and not with the text, for a character that cannot be sent. `latin` allows the
-    printable characters of Latin-1 too.
+    Raises `ConfigurationError` for a character that cannot be sent. The error contains `name`, but not the text, which
+    may be a secret. `latin` also allows the printable characters of Latin-1.
     """
     stripped = text.strip()
     while (bare := stripped.strip(_INVISIBLE).strip()) != stripped:
@@ -33,7 +35,8 @@ def header_value(text: str, name: str, *, latin: bool = False) -> str:
 
 
 def checked_headers(headers: Mapping[str, str], name: str = "headers") -> dict[str, str]:
-    """A table of headers with values as of `header_value`. Raises `ConfigurationError`. `name` is that of the table."""
+    """A table of headers whose values `header_value` has checked. `name` is the name of the table. Raises
+    `ConfigurationError`."""
     checked = {}
     for header, value in headers.items():
         if not _NAME.fullmatch(header.strip()):

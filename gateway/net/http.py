@@ -1,7 +1,9 @@
-"""The HTTP client of this gateway: `httpx2`, with limits on what servers send and checks of the addresses that are connected to.
+"""The gateway's HTTP client: `httpx2` with limits on what servers send, and with checks of the addresses that are
+connected to.
 
-Whatever asks a server over HTTP uses a client of `http_client`, or `fetched` for one file at a URL that users or models
-name. What does not, and why, is in `docs/decisions/http_client.md`. Plugins that import this must depend on `httpx2`.
+All HTTP requests are made with a client of `http_client`, or with `fetched` for one file at a URL from users or models.
+The exceptions are in `docs/decisions/http_client.md`, with reasons. Plugins that import this module must depend on
+`httpx2`.
 """
 
 from __future__ import annotations
@@ -39,22 +41,22 @@ def http_client(
     event_streams: bool = False,
     wrap: Callable[[httpx2.AsyncBaseTransport], httpx2.AsyncBaseTransport] | None = None,
 ) -> httpx2.AsyncClient:
-    """A client that speaks HTTP/1.1 over kept connections. It follows no redirects and reads nothing from the environment.
+    """A client for HTTP/1.1 with persistent connections. It follows no redirects and does not read the environment.
 
-    The head of an answer, with interim answers (1xx), is limited to 64 KiB, and its body to `max_bytes`: above that,
-    reading raises `TooLarge`. Compressed bodies, which are not asked for, are not read. Callers limit the time
-    (`asyncio.timeout`).
+    The head of an answer, including interim answers (1xx), is limited to 64 KiB, and the body to `max_bytes`; reading a
+    larger body raises `TooLarge`. The client does not request compression, and refuses compressed bodies. Callers limit
+    the time (`asyncio.timeout`).
 
     Args:
-        max_bytes: Limit of each body. None: the caller stops reading by itself.
+        max_bytes: Maximum size of each body. None: the caller limits its reading.
         guard: Decides which hosts and addresses may be connected to, for each request. A name is resolved once, and the
             connection is made to the address that was checked. Refusals are raised as `httpx2.ConnectError`.
-        proxy: Proxy for all connections (see `proxy_for`). Not allowed with a guard, whose checks it would pass by.
-        tls: Context that checks certificates. Default: `web_tls_context()`.
+        proxy: Proxy for all connections (see `proxy_for`). Not allowed with a guard, whose checks it would bypass.
+        tls: Context that verifies certificates. Default: `web_tls_context()`.
         headers: Headers of each request.
         connect_timeout: Seconds for connecting, and for each write. Default: no limit.
         event_streams: Bodies that are declared as event streams have no limit; the caller must limit each event.
-        wrap: Adds a transport of the caller around that of the client.
+        wrap: Wraps the client's transport in a transport of the caller.
     """
     if guard is not None and proxy is not None:
         raise ValueError("a proxy would connect to addresses that the guard has not checked")
@@ -72,7 +74,7 @@ def http_client(
 
 
 class FetchFailure(Exception):
-    """`fetched` has no answer. The message is a phrase that says why; `kind` says it for programs."""
+    """Raised by `fetched`. The message is a phrase with the reason; `kind` is the reason for programs."""
 
     def __init__(
         self,
@@ -95,21 +97,21 @@ async def fetched(
     seconds: float,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[httpx2.Response]:
-    """The answer to a GET of `url`, after redirects. Its body is to be read inside of the context.
+    """The answer to a GET of `url`, after redirects. The body must be read within the context.
 
-    Each fetch has its own connections, and no cookies, so that fetches share no state. Bodies of redirects are not read.
+    Each fetch has its own connections and no cookies, so that fetches share no state. Bodies of redirects are not read.
 
     Args:
         guard: See `http_client`.
-        check: Called with `url` and each URL that it redirects to, before it is asked; raises for those that are not allowed.
-        headers: All headers besides `Host`.
+        check: Called with `url` and with each redirect's URL before the request. Raises if the URL is not allowed.
+        headers: All headers except `Host`.
         max_bytes: See `http_client`.
-        max_redirects: How many redirects are followed.
-        seconds: Time limit for all of it, reading included.
+        max_redirects: Maximum number of redirects that are followed.
+        seconds: Time limit for the whole fetch, including reading the body.
         tls: See `http_client`.
 
     Raises:
-        FetchFailure: Also while the body is read.
+        FetchFailure: If there is no answer, or if reading the body fails.
     """
     client = http_client(max_bytes=max_bytes, guard=guard, tls=tls, headers=headers)
     try:
@@ -122,7 +124,7 @@ async def fetched(
     except TimeoutError:
         raise FetchFailure(f"it did not arrive within {seconds:g} seconds", "timeout") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
-        # UnicodeError: a redirect to a host that cannot be one.
+        # UnicodeError: a redirect to an impossible host name.
         raise _failure(error) from None
 
 

@@ -1,4 +1,4 @@
-"""The connections of fetches: HTTP/1.1, with limits on the heads of answers."""
+"""The connections of the HTTP client: HTTP/1.1, with limits on the heads of answers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gateway.net.proxies import Proxy
 from gateway.net.tls import web_tls_context
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""The most bytes of an answer before its body: its head and the interim answers (1xx) before it."""
+"""Maximum number of bytes of an answer before its body: the head, and the interim answers (1xx) before it."""
 _HEAD_PIECE: Final = 4096
-"""Bytes of heads that are read at once. They are parsed on the event loop, which one read may hold up for milliseconds."""
+"""Maximum number of bytes of heads in one read. Parsing a larger read would block the event loop for milliseconds."""
 _LIMITS: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)  # fmt: skip
 
 
 class HttpTransport(httpx2.AsyncHTTPTransport):
-    """Connects to web servers, whatever they send. An answer whose head, with the interim answers before it, exceeds
-    `MAX_HEAD_BYTES` fails with `httpx2.RemoteProtocolError`."""
+    """Connects to web servers that are not trusted. An answer fails with `httpx2.RemoteProtocolError` if its head,
+    including the interim answers before it, exceeds `MAX_HEAD_BYTES`."""
 
     def __init__(self, verify: ssl.SSLContext | None = None, proxy: Proxy | None = None) -> None:
-        """`verify` checks certificates. None: with the usual authorities, or those that the environment names. `proxy` is
-        asked for all connections; see `proxy_for`."""
+        """`verify` is the context that verifies certificates. None: the system's authorities, or the ones that the
+        environment names. `proxy` is used for all connections; see `proxy_for`."""
         context = web_tls_context() if verify is None else verify
         super().__init__(verify=context, limits=_LIMITS)
         # httpx2's own pool cannot be given a network backend.
@@ -81,12 +81,12 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that is read in small pieces, up to a limit, after a request was written and until its answer's head has ended."""
+    """A connection that limits the size of an answer's head. The head is read in small pieces."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
         self._inner = inner
         self._left: int | None = MAX_HEAD_BYTES
-        """What may still be read of the head; None in the body."""
+        """Number of bytes that may still be read before the body; None while the body is read."""
 
     def head_ended(self) -> None:
         self._left = None
@@ -96,7 +96,9 @@ class _Stream(httpcore2.AsyncNetworkStream):
             return await self._inner.read(max_bytes, timeout)
         if not self._left:
             raise httpcore2.RemoteProtocolError("the head of the answer is too long")
-        await asyncio.sleep(0)  # a TLS connection does not wait for what it has
+        await asyncio.sleep(
+            0
+        )  # lets other tasks run: a TLS connection returns buffered data without waiting
         data = await self._inner.read(min(max_bytes, _HEAD_PIECE, self._left), timeout)
         self._left -= len(data)
         return data

@@ -1,7 +1,7 @@
-"""Looking up names of hosts that requests, pages and models have chosen.
+"""Looks up host names that come from requests, pages and models.
 
-A name server may leave a lookup without an answer for half a minute, and a lookup cannot be ended. The event loop has few
-threads for it (four, of uvloop), which connections to engines need too. These lookups have threads of their own.
+A name server may not answer for half a minute, and a lookup cannot be cancelled. The event loop has few threads for
+lookups (uvloop has four), which connections to engines need too. Therefore, these lookups have their own threads.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Final
 from gateway.shares import ShareExceeded, Shares
 
 MAX_LOOKUPS: Final = 64
-"""Maximum number of concurrent lookups, those included whose callers have given up."""
+"""Maximum number of concurrent lookups, including lookups whose callers no longer wait."""
 
 LOOKUPS_OF_EACH: Final = 16
-"""Maximum number of those that one owner asks for."""
+"""Maximum number of concurrent lookups of one owner."""
 
 _shares = Shares(MAX_LOOKUPS, each=LOOKUPS_OF_EACH, max_waiting=0)
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:
-    """All addresses of a host, from the system's resolver. Raises `OSError`, also if the owner of the current request looks up
-    too many names already."""
+    """All addresses of a host, from the system's resolver. Raises `OSError`, also if the owner of the current request
+    has too many lookups running."""
     try:
         return [str(ip_address(host))]
     except ValueError:
@@ -51,7 +51,7 @@ async def look_up(host: str, port: int) -> Sequence[str]:
             end = partial(answer.set_exception, error)
         finally:
             _shares.leave(owner)
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+        with suppress(RuntimeError):  # the event loop is closed, so there is no waiting caller
             loop.call_soon_threadsafe(lambda: None if answer.done() else end())
 
     try:

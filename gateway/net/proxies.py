@@ -1,4 +1,4 @@
-"""Proxies that the environment names for connections to servers with TLS."""
+"""The proxy that environment variables name for TLS connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.net.header_values import header_value
 
 
 class Proxy(Struct, frozen=True):
-    """An HTTP proxy that is asked for tunnels (CONNECT)."""
+    """An HTTP proxy that opens tunnels (CONNECT)."""
 
     host: str
     port: int
@@ -29,11 +29,12 @@ class Proxy(Struct, frozen=True):
 def proxy_for(
     host: str, *, also_known_as: Iterable[str] = (), environment: Mapping[str, str] | None = None
 ) -> Proxy | None:
-    """The proxy for connections with TLS to `host`: that of `HTTPS_PROXY`, unless `NO_PROXY` has the host or one of its other
-    names and addresses. This machine itself never has one. None if there is none.
+    """The proxy for TLS connections to `host`, from `HTTPS_PROXY`. None if that is not set, if `NO_PROXY` matches the
+    host or one of its other names and addresses, or if the host is this machine.
 
-    Names are looked up in lower case first, as other programs do. `NO_PROXY` is a list of names (with all below them),
-    addresses, networks such as `10.0.0.0/8`, or `*`. Raises `ConfigurationError` for a proxy that cannot be used.
+    The variables' names in lower case take precedence, as in other programs. `NO_PROXY` is a list of names (which
+    include all names below them), addresses, networks such as `10.0.0.0/8`, or `*`. Raises `ConfigurationError` for a
+    proxy that cannot be used.
     """
     found = os.environ if environment is None else environment
     named = found.get("https_proxy") or found.get("HTTPS_PROXY") or ""
@@ -47,7 +48,7 @@ def proxy_for(
 
 
 def _parsed(url: str) -> Proxy:
-    # The address may have a password: it is in no message.
+    # The URL may contain a password, so error messages do not contain it.
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port

@@ -8,8 +8,8 @@ from time import time
 
 
 def wanted_wait(value: str | None) -> float | None:
-    """The seconds that `Retry-After` asks for, given as a number or as a date; below 0 for a date in the past. None without one,
-    or if it makes no sense."""
+    """The wait in seconds that a value of `Retry-After` requests, as a number or a date. Negative for a date in the
+    past. None if `value` is None or invalid."""
     text = (value or "").strip()
     try:
         seconds = float(text)

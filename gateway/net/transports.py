@@ -1,4 +1,4 @@
-"""Transports for `httpx2` with size limits and address checks, of which `gateway.net.http` makes clients."""
+"""Transports for `httpx2` with size limits and address checks. `gateway.net.http` builds clients from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx2
 from gateway.net.guard import AddressRefused, HostGuard
 
 _CHUNKS_IN_A_ROW: Final = 64
-"""Chunks of a body that are passed on before other tasks have their turn."""
+"""Number of chunks of a body that are passed on before other tasks may run."""
 
 
 class TooLarge(httpx2.StreamError):
@@ -19,11 +19,11 @@ class TooLarge(httpx2.StreamError):
 
 
 class Compressed(httpx2.RemoteProtocolError):
-    """A body is compressed, although the request asked for one that is not."""
+    """A body is compressed, although the request did not accept compression."""
 
 
 class HostRefused(httpx2.ConnectError):
-    """The guard refuses a host. The message says why."""
+    """The guard refuses a host. The message contains the reason."""
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
@@ -32,7 +32,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     The name is resolved once, and the connection is made to the resulting address, which prevents DNS rebinding. TLS
     still checks the certificate against the name.
 
-    Bodies in many small chunks do not hold up the event loop.
+    Bodies in many small chunks do not block the event loop.
     """
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, guard: HostGuard) -> None:
@@ -41,7 +41,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
-        host = url.raw_host.decode("ascii")  # `url.host` may be another name, or raise
+        host = url.raw_host.decode("ascii")  # `url.host` may differ, or raise an error
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
             addresses = await self._guard.addresses(url.scheme, host, port)
@@ -61,7 +61,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             try:
                 response = await self._inner.handle_async_request(there)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                failure = error  # nothing was sent, so try the next address
+                failure = error  # nothing was sent, so the next address can be tried
                 continue
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _Paced(response.stream)
@@ -74,7 +74,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class LimitedTransport(httpx2.AsyncBaseTransport):
-    """Rejects bodies above a size, and compressed bodies, whose size is unknown. Bodies that are not read are not judged."""
+    """Rejects bodies above a size, and compressed bodies, whose decompressed size is unknown. Bodies are only checked
+    when they are read."""
 
     def __init__(
         self,
@@ -83,8 +84,8 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
         *,
         event_streams: bool = False,
     ) -> None:
-        """`max_bytes`: None if the reader stops by itself. `event_streams`: bodies that are declared as event streams have no
-        limit. Their reader must limit each event."""
+        """`max_bytes`: maximum size; None if the reader limits its reading. `event_streams`: whether bodies that are
+        declared as event streams are not limited. Their reader must limit each event."""
         self._inner = inner
         self._max_bytes = max_bytes
         self._event_streams = event_streams
@@ -106,7 +107,7 @@ class LimitedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Refused(httpx2.AsyncByteStream):
-    """A compressed body."""
+    """A compressed body. Reading it raises `Compressed`."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
@@ -136,7 +137,8 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 class _Paced(httpx2.AsyncByteStream):
-    """Lets other tasks run between the chunks, of which one read from the network can have thousands."""
+    """A body that lets other tasks run between its chunks. One read from the network can contain thousands of
+    chunks."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
