@@ -1,1 +1,2 @@
-"""Start-up: selecting and opening what the configuration names: engines, renderers, parsers, tools, stores, APIs."""
+"""Start-up: selects and opens what the configuration names: engines, renderers, output formats, tools, stores and
+APIs."""

@@ -22,7 +22,7 @@ _Schema: TypeAlias = dict[str, Any]
 
 
 def config_schema(plugins: PluginSet) -> _Schema:
-    """The schema. A key that it does not know is a mistake, as it is for the gateway."""
+    """The schema. It refuses unknown keys, as the gateway does."""
     tables: dict[str, type[Struct]] = {}
     tables_by_name: dict[str, type[Struct]] = {}
     kinds: dict[str, Kind] = {}
@@ -73,7 +73,7 @@ class _Schemas:
     """The schemas of tables, and of all Structs in them."""
 
     def __init__(self, roots: Iterable[type[Struct]]) -> None:
-        """`roots` are tables of the configuration: an unknown key in one is a mistake."""
+        """`roots` are tables of the configuration, in which unknown keys are refused."""
         roots = list(dict.fromkeys(roots))
         structs = list(dict.fromkeys(each for root in roots for each in _structs(root)))
         references, self.components = msgspec.json.schema_components(
@@ -89,18 +89,19 @@ class _Schemas:
             self.of(root)["additionalProperties"] = False
 
     def of(self, struct: type[Struct]) -> _Schema:
-        """The schema of a Struct, which may be changed."""
+        """The schema of a Struct. The caller may change it."""
         name = self._references[struct]["$ref"].rpartition("/")[2]
         schema: _Schema = self.components[name]
         return schema
 
     def reference(self, struct: type[Struct]) -> _Schema:
-        """A new schema that refers to that of a Struct."""
+        """A new schema that refers to the schema of a Struct."""
         return dict(self._references[struct])
 
 
 def _add_plugin_tables(schemas: _Schemas, plugins: PluginSet) -> None:
-    """Add to a model's keys a table for each engine, renderer and parser. Those of one name share one."""
+    """Add a table for each engine, renderer and output format to the schema of a model. Plugins with the same name
+    share a table."""
     by_name: dict[str, list[Offer[Any]]] = {}
     for kind in _MODEL_KINDS:
         for offer in plugins.offers(kind):
@@ -114,7 +115,7 @@ def _add_plugin_tables(schemas: _Schemas, plugins: PluginSet) -> None:
         else _merged([schemas.of(offer.config) for offer in offers], offers[0].summary)
         for name, offers in by_name.items()
     }
-    # A plugin that is called like one of the model's own keys has its table in `options` only.
+    # A plugin with the name of one of the model's own keys has its table in `options` only.
     own["options"] |= {"properties": tables, "additionalProperties": False}
     place = schemas.reference(ModelConfig)["$ref"]
     own |= {
@@ -168,5 +169,5 @@ def _inner(kind: inspect.Type) -> Iterable[inspect.Type]:
 
 
 def _other_type(kind: type) -> _Schema:
-    """The schema of a type that JSON does not have: paths are text, and others may be anything."""
+    """The schema of a type that JSON does not have: a string for paths, and anything for other types."""
     return {"type": "string"} if issubclass(kind, PurePath) else {}

@@ -1,4 +1,4 @@
-"""Choosing the engine of a model whose configuration names none."""
+"""Chooses the engine of a model whose configuration names none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gateway.packages import how_to_install, package_of
 from gateway.plugins import PluginSet
 
 _WEIGHT_ENGINES = {"vllm": "vllm", "trtllm": "tensorrt_llm"}
-"""Engines for Hugging Face models in order of preference, and the library that each requires."""
+"""Maps the engines for Hugging Face models, in order of preference, to the library that each requires."""
 
 HUB_ENGINES = ("llamacpp", *_WEIGHT_ENGINES)
-"""Engines whose models may be names of the hub."""
+"""Engines whose models may be given by a name on the hub."""
 
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(?:[/#].*)?\Z", re.ASCII)
 
@@ -27,10 +27,11 @@ _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.-]+:[0-9]{1,5}(?:[/#].*)?\Z", re.ASCII)
 def choose_engine(
     path: str | None, plugins: PluginSet, hub: Callable[[], Hub] = Hub.from_environment
 ) -> tuple[str, str]:
-    """The engine for a model that names none, and the reason. Raises `ConfigurationError` if no installed engine fits.
+    """The engine for a model whose configuration names none, and the reason. Raises `ConfigurationError` if no
+    installed engine fits.
 
-    A repository of the hub is looked up, which blocks, only if its name does not say whether it has GGUF files, and no
-    installed engine loads safetensors.
+    Blocks while it looks up a repository on the hub. This only happens if the repository's name does not show whether
+    it has GGUF files, and no installed engine loads safetensors.
     """
     installed = plugins.names("engine")
     if path is None:
@@ -85,7 +86,7 @@ def choose_engine(
 def _for_hub(
     name: HubName, installed: list[str], plugins: PluginSet, hub: Callable[[], Hub]
 ) -> tuple[str, str]:
-    """The engine for a model of the hub."""
+    """The engine for a model on the hub, and the reason."""
     gguf = "the model is GGUF files of the hub"
     if name.names_gguf:
         return _installed("llamacpp", gguf, installed, plugins)
@@ -106,7 +107,7 @@ def _for_hub(
 
 
 def _weight_engines(installed: list[str]) -> tuple[list[str], list[str]]:
-    """The installed engines for Hugging Face weights whose libraries are installed too, and all."""
+    """The installed engines for Hugging Face weights: those whose libraries are also installed, and all of them."""
     candidates = [name for name in _WEIGHT_ENGINES if name in installed]
     return [name for name in candidates if _importable(_WEIGHT_ENGINES[name])], candidates
 

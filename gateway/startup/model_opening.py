@@ -1,4 +1,4 @@
-"""Opening a model: its engine, and then its renderer and output format."""
+"""Opens a model: its engine, and then its renderer and output format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from gateway.startup.registry import PluginRegistry, naming_plugin
 
 
 class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
-    """A model that is ready to serve. Its engine is closed by the stack in which it was opened."""
+    """A model that is ready to serve. The stack in which it was opened closes its engine."""
 
     name: str
     config: ModelConfig
@@ -56,11 +56,11 @@ class OpenedModel(Struct, frozen=True, kw_only=True, eq=False):
     """The engine's information, with the configured chat template if there is one."""
     renderer: PromptRenderer
     renderer_name: str
-    """Its registered name."""
+    """Registered name of the renderer."""
     output_format: OutputFormat
     profile: ModelProfile | None
-    """The plugins' profile of the model; None if the configuration leaves nothing open, or no plugin knows the model.
-    """
+    """The plugins' profile of the model; None if no plugin knows the model, or if the configuration leaves nothing
+    open."""
     why: str
     """Why this engine, renderer and format were chosen."""
 
@@ -83,7 +83,7 @@ async def open_engine(plan: ModelPlan, stack: AsyncExitStack) -> Engine:
 
 
 def engine_of(plan: ModelPlan) -> AbstractAsyncContextManager[Engine]:
-    """The engine, to be opened in this process. May raise any exception of the plugin."""
+    """A context manager that opens the engine in this process. May raise any exception of the plugin."""
     registry = PluginRegistry(plan.plugins, [plan.engine])
     return plan.engine.make(
         plan.engine_config, msgspec.structs.replace(plan.context, registry=registry)
@@ -91,7 +91,8 @@ def engine_of(plan: ModelPlan) -> AbstractAsyncContextManager[Engine]:
 
 
 def finish_opening(plan: ModelPlan, engine: Engine) -> OpenedModel:
-    """The model of an open engine, with its renderer and format. Raises `ConfigurationError`, as `open_model` does."""
+    """Create the renderer and format for an open engine. Returns the opened model. Raises `ConfigurationError`, as
+    `open_model` does."""
     where = dotted(("models", plan.name))
     config, plugins = plan.config, plan.plugins
     info = engine.info
@@ -161,16 +162,17 @@ def _opened_without_generation(plan: ModelPlan, engine: Engine) -> OpenedModel:
 
 
 def _leaves_open(config: ModelConfig) -> bool:
-    """Whether the configuration leaves something open that a profile can answer."""
+    """Whether the configuration leaves a choice open that a profile can make."""
     whole = config.parser is not None
     halves = config.reasoning is not None and config.tools is not None
     return config.renderer is None or not (whole or halves)
 
 
 def _profile(info: ModelInfo, plan: ModelPlan) -> ModelProfile | None:
-    """What the plugins say about the model, whatever the order in which they are installed and loaded.
+    """The plugins' profile of the model. It does not depend on the order in which plugins are installed and loaded.
 
-    Those that want to be first are asked before the others. Two that are asked together must not contradict each other.
+    Plugins that ask to be first are asked before the others. Plugins that are asked together must not contradict each
+    other.
     """
     where = dotted(("models", plan.name))
     hooks = plan.plugins.hook.gateway_model_profile.get_hookimpls()

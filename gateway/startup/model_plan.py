@@ -1,4 +1,4 @@
-"""Planning a model: choosing its engine and checking its plugins' tables before anything is opened."""
+"""Plans a model: chooses its engine, and checks its plugins' tables, before anything is opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway.plugins import PluginSet
 from gateway.startup.engine_choice import choose_engine
 
 COMPOSE = "composed"
-"""The parser that combines a `reasoning` and a `tools` format."""
+"""Name of the output format that combines a `reasoning` and a `tools` format."""
 
 
 class ModelPlan(Struct, frozen=True, kw_only=True):
@@ -44,8 +44,8 @@ class ModelPlan(Struct, frozen=True, kw_only=True):
 def resolve_model(
     name: str, config: ModelConfig, plugins: PluginSet, *, workers: int = 1
 ) -> ModelPlan:
-    """Choose the model's engine and check everything that can be checked before opening it. `workers`: the number of server
-    processes.
+    """Choose the model's engine, and check everything that can be checked before opening it. `workers`: the number of
+    server processes.
 
     Raises `ConfigurationError` for an unknown name, an unknown option, or a missing template.
     """
@@ -75,7 +75,7 @@ def resolve_model(
     engines = {offer.name, *plugins.aliases(offer)}
     for each in (*roles["renderer"], *roles["parser"]):
         key, _ = _table(each, config, plugins)
-        if key in config.options and key not in engines:  # the engine's own table is decoded below
+        if key in config.options and key not in engines:  # the engine's table is decoded below
             role_config(each, possible, where, config, plugins)
     return ModelPlan(
         name=name,
@@ -157,7 +157,7 @@ def role_config(
 ) -> Struct:
     """The config of one of a model's plugins.
 
-    An engine, a renderer and a format with the same name share one table. Each takes the keys that it knows; a key that
+    An engine, a renderer and a format with the same name share one table. Each uses the keys that it knows. A key that
     none of them knows is an error.
     """
     key, table = _table(offer, config, plugins)

@@ -1,4 +1,4 @@
-"""Serving a model of the configuration: its slot, and opening it with its adapters."""
+"""Serves a model of the configuration: creates its slot, and opens it with its adapters."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ Opening: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class EngineUse(Struct, frozen=True, kw_only=True, eq=False):
-    """How engines in processes of their own are opened."""
+    """How engines in their own processes are opened."""
 
     starter: EngineStarter
     plugins: PluginsConfig = PluginsConfig()
-    """What the processes load."""
+    """The plugins that the processes load."""
     shared: bool = False
     """Whether other server processes use the same engines."""
     opening: Opening = nullcontext
-    """Entered while an engine is opened in this process, which may keep its event loop from running."""
+    """Entered while an engine is opened in this process. Opening may block the event loop."""
 
 
 def slot_of(
@@ -57,8 +57,8 @@ def slot_of(
     *,
     several: Callable[[], bool] = bool,
 ) -> ModelSlot:
-    """The slot of a model, which is not loaded yet. `schemas` are the limits on constraints in requests; `several` says
-    whether there is more than one principal."""
+    """The slot of a model that is not loaded yet. `schemas` are the limits on constraints in requests. `several`
+    returns whether there is more than one principal."""
     context = msgspec.structs.replace(plan.context, compile_seconds=schemas.compile_seconds)
     plan = msgspec.structs.replace(plan, context=context)
 
@@ -82,7 +82,7 @@ def slot_of(
 async def _open_in_process(
     plan: ModelPlan, slot: ModelSlot, use: EngineUse, stack: AsyncExitStack
 ) -> OpenedModel:
-    """Open a model whose engine is in another process. Raises `ConfigurationError`."""
+    """Open a model with its engine in another process. Raises `ConfigurationError`."""
     spec = EngineSpec(
         name=plan.name,
         config=msgspec.structs.replace(_engine_config(plan), engine=plan.engine.name, process=None),
@@ -94,7 +94,7 @@ async def _open_in_process(
     opened = finish_opening(plan, engine)
     slot.admission.shared = queue = engine.queue
     if queue is not None and slot.admission.limits != limits:
-        queue.resize(slot.admission.limits)  # they have changed meanwhile
+        queue.resize(slot.admission.limits)  # the limits have changed while the engine was opened
     stack.callback(setattr, slot.admission, "shared", None)
     return opened
 
@@ -103,11 +103,11 @@ _WITHOUT_ENGINE = (
     "aliases", "description", "required", "load", "idle_unload", "max_running", "max_waiting", "sampling",
     "chat_template_kwargs", "allowed_tools", "reasoning_summary", "scheduling", "max_waiting_per_key",
 )  # fmt: skip
-"""Settings of a model that change without opening its engine again."""
+"""Settings of a model that can change without opening its engine again."""
 
 
 def _engine_identity(plan: ModelPlan, schemas: SchemaLimits) -> object:
-    """Equal for plans that can share an open engine."""
+    """A value that is equal for plans that can share an open engine."""
     return (
         _engine_config(plan),
         plan.engine.name,
@@ -120,7 +120,8 @@ def _engine_identity(plan: ModelPlan, schemas: SchemaLimits) -> object:
 
 
 def _engine_config(plan: ModelPlan) -> ModelConfig:
-    """The settings that the engine is opened with; the others are as by default."""
+    """The model's configuration with only the settings with which the engine is opened. The others have their
+    defaults."""
     default = ModelConfig()
     same = {name: getattr(default, name) for name in _WITHOUT_ENGINE}
     return msgspec.structs.replace(plan.config, **same)
@@ -166,7 +167,8 @@ async def open_models(
     use: EngineUse,
     stack: AsyncExitStack,
 ) -> ModelSlots:
-    """Load the models that are loaded at the start. They are closed by `stack`. `several`: see `slot_of`."""
+    """Create the slots of all models, and load the models that are loaded at start. `stack` closes them. `several`: see
+    `slot_of`."""
     slots = ModelSlots(
         metrics, max_loaded=config.server.max_loaded, wait_seconds=config.server.request_timeout
     )
@@ -189,7 +191,8 @@ async def open_models(
 
 
 def check_routes(config: Config, slots: Collection[ModelSlot]) -> None:
-    """Check that the models of all routes are among `slots`, as far as these are loaded. Raises `ConfigurationError`."""
+    """Check that no route has the name of a model, and that the models of all routes exist. The latter is only checked
+    once all `slots` are loaded, because the names of adapters are not known before. Raises `ConfigurationError`."""
     known = {name for slot in slots for name in (*slot.names, *config.models[slot.name].aliases)}
     whole = all(slot.state == "loaded" for slot in slots)
     for name, route in config.routes.items():

@@ -1,4 +1,4 @@
-"""What the installed plugins offer, and what a configuration selects of it."""
+"""Lists what the installed plugins offer, and what a configuration selects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from gateway.wire.inventory import ListedPlugin
 
 
 def list_plugins(plugins: PluginSet, config: Config | None) -> list[ListedPlugin]:
-    """Every offer, every plugin with other hooks only, and every failure. `config` determines what is selected."""
+    """All offers, all plugins that only have other hooks, and all failures. `config` determines which offers are
+    selected."""
     selected = selected_offers(config, plugins) if config is not None else set()
     rows = [
         ListedPlugin(
@@ -66,9 +67,9 @@ def _state(offer: Offer[Any], selected: Collection[tuple[str, str]]) -> str:
 
 
 def selected_offers(config: Config, plugins: PluginSet) -> set[tuple[str, str]]:
-    """Kind and name of what the configuration selects, as far as known without opening a model.
+    """Kind and name of each offer that the configuration selects, as far as known without opening a model.
 
-    Mistakes are ignored, because this is used for listings.
+    Errors in the configuration are ignored, because this is used for listings.
     """
     chosen: list[Offer[Any]] = []
     for name, model in config.models.items():

@@ -12,14 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from gateway.errors import ConfigurationError
 
 MAX_SERIES: Final = 200
-"""Series of one metric. Further combinations of label values share one, whose values are `OTHER`."""
+"""Maximum number of series of one metric. Further combinations of label values share a series whose values are
+`OTHER`."""
 OTHER: Final = "other"
 _MAX_METRICS: Final = 100
-"""Metrics of one plugin."""
+"""Maximum number of metrics of one plugin."""
 _MAX_LABELS: Final = 4
 _MAX_BUCKETS: Final = 30
 _LONGEST_VALUE: Final = 100
-"""Characters of a label's value."""
+"""Maximum number of characters of a label's value."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _RESERVED: Final = frozenset({"le", "quantile", "pid"})
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -29,7 +30,7 @@ _Kind: TypeAlias = type[Counter] | type[Gauge] | type[Histogram]
 
 
 class _Metric:
-    """One metric, and how many plugins use it."""
+    """A metric and the number of plugins that use it."""
 
     def __init__(self, made: Any, definition: tuple[object, ...], labels: tuple[str, ...]) -> None:
         self.made = made
@@ -41,7 +42,7 @@ class _Metric:
         self._lock = Lock()
 
     def of(self, values: dict[str, str]) -> Any:
-        """The series with these values of the labels. May be called by any thread."""
+        """The series with these label values. May be called in any thread."""
         if values.keys() != self._names:
             raise ValueError(f"the labels of this metric are: {', '.join(self._labels) or 'none'}")
         key = tuple([values[label] for label in self._labels])
@@ -53,7 +54,7 @@ class _Metric:
             return self._series.setdefault(key, self.made)
         shown = tuple(str(value)[:_LONGEST_VALUE] for value in key)
         with self._lock:
-            # One place is left for the series of all others.
+            # The last series is reserved for all other combinations.
             if shown not in self._series and len(self._series) >= MAX_SERIES - 1:
                 shown = (OTHER,) * len(key)
             if shown not in self._series:
@@ -92,7 +93,7 @@ class PluginHistogram:
 
 
 class MetricTable:
-    """The metrics of all plugins in one registry. Those with the same name and definition are one."""
+    """The metrics of all plugins in one registry. Metrics with the same name and definition are shared."""
 
     def __init__(self, registry: CollectorRegistry, *, several_processes: bool) -> None:
         self._registry = registry
@@ -102,7 +103,8 @@ class MetricTable:
     def take(
         self, kind: _Kind, name: str, text: str, labels: tuple[str, ...], options: dict[str, Any]
     ) -> _Metric:
-        """The metric with that name, which is made if necessary. Raises `ConfigurationError` if it exists with another definition."""
+        """The metric with this name, which is created if needed. Raises `ConfigurationError` if it exists with another
+        definition."""
         definition = (kind, text, labels, tuple(options.items()))
         found = self._metrics.get(name)
         if found is None:
@@ -117,8 +119,8 @@ class MetricTable:
         return found
 
     def release(self, name: str) -> None:
-        """Remove a metric from `/metrics` that nobody else uses. With several processes, what it has counted is in their files, and is
-        shown until the server ends."""
+        """Note that a plugin no longer uses a metric, and remove it from `/metrics` if no other plugin does. With
+        several processes, its values are in their files, and are shown until the server ends."""
         metric = self._metrics[name]
         metric.users -= 1
         if metric.users:
@@ -181,6 +183,6 @@ class PluginMetrics:
         return shown_as(metric)
 
     def close(self) -> None:
-        """Remove the metrics."""
+        """Release the plugin's metrics."""
         while self._taken:
             self._table.release(self._taken.pop())

@@ -44,9 +44,9 @@ from gateway.wire.embeddings import EmbeddingsRequest, Input
 from gateway.wire.scoring import RerankRequest
 
 _MAX_HALVINGS: Final = 8
-"""How often documents that are too long for a reranking model are divided."""
+"""Maximum number of times that documents are halved if they are too long for a reranking model."""
 _SHORTEST_HALVED: Final = 64
-"""Characters; shorter documents are not divided."""
+"""Minimum number of characters of a document that is halved."""
 
 
 class PluginServices:
@@ -115,15 +115,16 @@ class PluginServices:
         if principal is not None:
             principal = _allowed(principal, delegation.models, within=within)
         caller = Caller(principal, priority=priority, waits_for_room=not within)
-        # In a task of its own, which has another current request than this one.
+        # In a new task, which has its own current request.
         return await asyncio.create_task(
             send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
         )
 
     def _served(self, model: str, use: ModelUse, verb: str) -> str:
-        """The model's own name. Raises `ConfigurationError`, with those that do it, if it is not one.
+        """The model's own name. Raises `ConfigurationError` if the model does not support `use`. The error lists models
+        that do.
 
-        A model that is not loaded yet may be one.
+        A model that is not loaded yet is accepted, because it may support `use`.
         """
         slots = self._services.slots
         slot = slots.find(model)
@@ -143,7 +144,8 @@ class PluginServices:
 
 
 def _allowed(principal: Principal, models: Sequence[str], *, within: bool) -> Principal:
-    """The principal of a request that a plugin sends, `within` another request or not."""
+    """The principal of a request that a plugin sends. `within`: whether the plugin sends it while it handles a
+    request."""
     if models and principal.models is not None:
         principal = msgspec.structs.replace(principal, models=[*principal.models, *models])
     if within and principal.limits.any:
@@ -156,7 +158,7 @@ def _allowed(principal: Principal, models: Sequence[str], *, within: bool) -> Pr
 
 
 class GivenServices:
-    """What the open plugins were given."""
+    """Hands services to open plugins, and takes them back."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -166,7 +168,7 @@ class GivenServices:
         self._given: list[tuple[object, PluginServices]] = []
 
     def give(self, plugin: object, name: str) -> None:
-        """Hand the services to an open plugin, if it uses any. `name` is what the configuration calls it. Raises
+        """Hand services to an open plugin, if it uses any. `name` is the plugin's name in the configuration. Raises
         `ConfigurationError`."""
         if isinstance(plugin, ServicesUser):
             given = PluginServices(
@@ -176,7 +178,7 @@ class GivenServices:
             plugin.use(given)
 
     async def take_back(self, plugin: object) -> None:
-        """End the tasks of a plugin that is going to be closed, and remove its metrics."""
+        """End the tasks of a plugin that is about to be closed, and remove its metrics."""
         taken = [given for each, given in self._given if each is plugin]
         self._given = [entry for entry in self._given if entry[0] is not plugin]
         for given in taken:
@@ -198,7 +200,8 @@ class ServedEmbedder:
     async def embed(self, texts: Sequence[str]) -> Sequence[array[float]]:
         if not texts:
             return []
-        # Does not wait for another model to be unloaded: a request that uses that model may need this one, a deadlock.
+        # Does not wait until another model is unloaded: a request that uses that model may be waiting for this one,
+        # which would be a deadlock.
         with as_the_gateway():
             async with self._services.lookup.loaded(self.model, "embeds", waits_for_room=False):
                 return await self._embed(texts)
@@ -256,7 +259,7 @@ class ServedReranker:
                 if error.code != "context_length_exceeded" or halvings == _MAX_HALVINGS:
                     raise
                 longest = max(len(text) for _, text in parts)
-                if longest < _SHORTEST_HALVED:  # it is the query that is too long
+                if longest < _SHORTEST_HALVED:  # then the query is too long
                     raise
                 parts = [
                     (index, part)
@@ -278,7 +281,8 @@ class ServedReranker:
 
 
 def _halves(text: str) -> Sequence[str]:
-    """`text` in two parts, divided at a space near the middle if there is one. Parts of white space are left out."""
+    """Split `text` into two parts, at a space near the middle if there is one. Parts that are only white space are left
+    out."""
     middle = len(text) // 2
     cut = text.rfind(" ", middle // 2, middle) + 1 or middle
     return [part for part in (text[:cut], text[cut:]) if part.strip()]
@@ -289,7 +293,7 @@ def _tokenized(texts: Sequence[str], tokenizer: Tokenizer, most: int | None) -> 
 
 
 def _parts(text: str, tokenizer: Tokenizer, most: int | None) -> Iterator[Input]:
-    """The token ids of `text`, split into parts of at most `most` tokens. The text is split, not the tokens, because each
+    """Yields the token ids of `text` in parts of at most `most` tokens. The text is split, not the tokens, because each
     part needs the model's special tokens around it."""
     ids = tokenizer.encode(text, add_special_tokens=True)
     if most is None or len(ids) <= most or len(text) < 2:

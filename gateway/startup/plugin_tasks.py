@@ -13,16 +13,16 @@ from gateway.errors import RateLimited
 logger = logging.getLogger("gateway.startup.plugin_tasks")
 
 MAX_TASKS: Final = 1000
-"""Tasks of one plugin at a time."""
+"""Maximum number of concurrent tasks of one plugin."""
 END_SECONDS: Final = 10.0
-"""How long the end of cancelled tasks is waited for."""
+"""Seconds to wait for cancelled tasks to end."""
 
 
 class PluginTasks:
     """The tasks of one open plugin."""
 
     def __init__(self, plugin: str, *, end_seconds: float = END_SECONDS) -> None:
-        """`end_seconds`: how long `close` waits."""
+        """`end_seconds`: maximum time that `close` waits."""
         self._plugin = plugin
         self._end_seconds = end_seconds
         self._tasks: set[asyncio.Task[None]] = set()
@@ -37,7 +37,7 @@ class PluginTasks:
             raise RateLimited(
                 f"The plugin '{self._plugin}' has {MAX_TASKS} tasks already, which is the limit. Retry later."
             )
-        # In a context of its own: it works for no request.
+        # In a new context, because it does not work for a request.
         task = asyncio.create_task(work, name=f"{self._plugin}: {name}", context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -49,7 +49,7 @@ class PluginTasks:
             logger.error("the task '%s' has failed", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        """Cancel the tasks and wait for their end, for a limited time."""
+        """Cancel the tasks, and wait a limited time for them to end."""
         self._closed = True
         if not self._tasks:
             return

@@ -1,4 +1,4 @@
-"""What engines, renderers and parsers receive to find others by their names."""
+"""The registry that engines, renderers and output formats receive. With it, they find others by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class PluginRegistry:
     """Implements `gateway.hookspecs.Registry`."""
 
     def __init__(self, plugins: PluginSet, parents: Sequence[Offer[Any]] = ()) -> None:
-        """`parents`: who receives it, after those that have asked for it."""
+        """`parents`: the chain of offers that led to this registry. The last one receives it; each was requested by the
+        one before it."""
         self._plugins = plugins
         self._parents = tuple(parents)
 
@@ -62,7 +63,8 @@ class PluginRegistry:
     def _resolve(
         self, offer: Offer[T], options: Mapping[str, Any] | None
     ) -> tuple[Offer[T], Struct, PluginRegistry]:
-        """The offer, its config, and the registry that it receives."""
+        """Decode the config of `offer`. Returns the offer, its config, and the registry that it receives. Raises
+        `ConfigurationError`."""
         chain = (*self._parents, offer)
         if any(offer is each for each in self._parents):
             names = " -> ".join(each.name for each in chain)
@@ -74,7 +76,7 @@ class PluginRegistry:
 
     @contextmanager
     def _naming_requester(self) -> Iterator[None]:
-        """Say in errors who has asked."""
+        """Within the context, errors name the plugin that uses this registry."""
         try:
             yield
         except ConfigurationError as error:
@@ -88,7 +90,7 @@ class PluginRegistry:
 
 @contextmanager
 def naming_plugin(where: str, what: str) -> Iterator[None]:
-    """Convert any exception of a plugin into a `ConfigurationError` that names the plugin."""
+    """Within the context, any exception of a plugin becomes a `ConfigurationError` that names the plugin."""
     place = f"{where}: " if where else ""
     try:
         yield

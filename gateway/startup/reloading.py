@@ -1,4 +1,4 @@
-"""Using another configuration while the server runs."""
+"""Switches to another configuration while the server runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger("gateway.startup.reloading")
 
 
 class Reloader:
-    """Changes what the gateway serves to what another configuration says."""
+    """Applies another configuration to the running gateway."""
 
     def __init__(
         self,
@@ -55,10 +55,11 @@ class Reloader:
         self._media: Owned[MediaReader] | None = None
         self._one_at_a_time = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
-        """Tool servers that are no longer selected, and are closed when no request can use them."""
+        """Tasks that close tool servers that are no longer selected, once no request can use them."""
 
     async def open_media(self) -> None:
-        """Open the reader of images and sounds, if a model takes any. A model that is not loaded may."""
+        """Open the reader of images and sounds if a model accepts any. A model that is not loaded counts, because it
+        may."""
         services, slots = self._services, self._services.slots.slots.values()
         if services.media is not None or all(
             slot.state == "loaded" and not any(model.media_kinds for model in slot.served)
@@ -69,23 +70,23 @@ class Reloader:
         services.media = await self._media.open()
 
     async def reload(self, config: Config) -> None:
-        """Use `config` for new requests; running ones keep theirs.
+        """Use `config` for new requests. Running requests keep the configuration with which they began.
 
-        If it has a mistake, or something new cannot be opened, raises `ConfigurationError` and changes nothing. Settings that
-        need a restart stay as they are, and are named in the log.
+        If `config` has an error, or something new cannot be opened, raises `ConfigurationError` and changes nothing.
+        Settings that need a restart are not changed, and are named in the log.
         """
         async with self._one_at_a_time:
             self._services.check_open()
             old = self._services.config
-            # Authenticators change at a restart only: those that run count, if they are to stay.
+            # Authenticators only change at a restart. The open ones count if the new configuration also has some.
             check_access(
                 config.server, authenticated=bool(old.authenticators and config.authenticators)
             )
             _check_keys(old.server, config.server)
-            # The number of workers, which decides where engines run, does not change.
+            # The number of workers does not change. It determines where engines run.
             server = msgspec.structs.replace(config.server, workers=old.server.workers)
             wanted = msgspec.structs.replace(config, server=server)
-            # In a thread: a hub may be asked about a model's name.
+            # In a thread, because a model's name may have to be looked up on the hub.
             selection = await asyncio.to_thread(select, wanted, self._plugins)
             await self._apply(reloaded(old, config), selection)
             if names := needing_restart(old, config):
@@ -125,12 +126,13 @@ class Reloader:
             for each in opened.values():
                 await each.close()
             raise
-        # From here on nothing is awaited until all is changed: a request sees the old configuration or the new one.
+        # From here on, nothing is awaited until everything has changed, so that no request sees a mixture of both
+        # configurations.
         have = {*slots.slots, *(slot.name for slot in made)}
         made += [
             self._slot_of(plan, config)
             for plan in selection.models
-            if plan.name not in have  # a request has deleted it meanwhile
+            if plan.name not in have  # a request has deleted it in the meantime
         ]
         removed = [each for name, each in self._tools.owned.items() if owned.get(name) is not each]
         self._tools.owned = owned
@@ -160,7 +162,7 @@ class Reloader:
         )
 
     async def _load_new(self, slot: ModelSlot) -> None:
-        """Load a model that is not served yet, if it is loaded at the start."""
+        """Load a model that is not served yet, if it is to be loaded at start."""
         slot.is_staged = True
         if slot.config.load == "start":
             try:
@@ -176,10 +178,10 @@ class Reloader:
             task.add_done_callback(self._closing.discard)
 
     async def _close_unused(self, removed: Sequence[Owned[ToolServer]]) -> None:
-        """Close tool servers when all requests have ended that began before now."""
+        """Close tool servers when all requests that began before now have ended."""
         try:
             await self._services.in_progress.ended()
-            runs = set(self._services.runs)  # those in the background outlive their requests
+            runs = set(self._services.runs)  # background runs outlive their requests
             while runs & self._services.runs:  # noqa: ASYNC110  # a run tells nobody
                 await asyncio.sleep(0.2)
         finally:
@@ -191,7 +193,7 @@ class Reloader:
                     logger.exception("a tool server could not be closed")
 
     async def close(self) -> None:
-        """Close what was opened here, and what is still to be closed."""
+        """Close everything that was opened here, including removed tool servers that are still open."""
         for task in tuple(self._closing):
             task.cancel()
             await asyncio.wait((task,))
@@ -200,8 +202,8 @@ class Reloader:
 
 
 def _check_keys(old: ServerConfig, new: ServerConfig) -> None:
-    """Raise `ConfigurationError` if a server with keys would become one without, or the other way round."""
-    if old.stored_keys:  # which need a restart
+    """Raise `ConfigurationError` if the server would change from having API keys to having none, or the reverse."""
+    if old.stored_keys:  # changing them needs a restart
         return
     had, has = (bool(each.api_keys) or each.keys_file is not None for each in (old, new))
     if had != has:

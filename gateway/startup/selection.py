@@ -1,4 +1,4 @@
-"""Resolving the names in a configuration to offers of plugins."""
+"""Resolves the names in a configuration to offers of plugins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STANDARD_APIS = ("messages", "console")
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Everything that a configuration selects, checked but not open."""
+    """Everything that a configuration selects. It is checked, but not open."""
 
     models: list[ModelPlan]
     tools: list[tuple[Offer[OpenTool], Struct]]
@@ -60,7 +60,7 @@ def select(config: Config, plugins: PluginSet) -> Selection:
 
 
 def resolve(config: Config, plugins: PluginSet) -> Selection:
-    """Resolve all names and decode all tables, each by itself. Raises `ConfigurationError`."""
+    """Resolve all names and decode all tables, without checking how they fit together. Raises `ConfigurationError`."""
     check_allowed_tools(config)
     check_chat_tools(config)
     return Selection(
@@ -81,8 +81,8 @@ def resolve(config: Config, plugins: PluginSet) -> Selection:
 
 
 def check_configuration(config: Config, plugins: PluginSet) -> Selection:
-    """Check all that the configuration itself and the files that it names can have wrong, and open nothing: what the server's
-    start does first, and all that `gateway config check` does. Raises `ConfigurationError`."""
+    """Check the configuration and the files that it names without opening anything. The server does this first when it
+    starts; `gateway config check` does nothing else. Raises `ConfigurationError`."""
     check_settings(config)
     check_access(config.server, authenticated=bool(config.authenticators))
     return select(config, plugins)
@@ -169,8 +169,8 @@ def resolve_store(config: Config, plugins: PluginSet) -> tuple[Offer[OpenStore],
 def resolve_apis(config: Config, plugins: PluginSet) -> list[tuple[Offer[OpenApiPlugin], Struct]]:
     """The further APIs named by `server.apis`, each with its config.
 
-    If that is not set: the standard ones, those that have a table, and those with the name of a selected tool, of a
-    resource that it needs, or of a resource that has a table.
+    If `server.apis` is not set, these are the standard APIs, APIs that have a table, and APIs with the name of a
+    selected tool, of a resource that such a tool needs, or of a resource that has a table.
     """
     for name in config.apis:
         plugins.api(name, dotted(("apis", name)))

@@ -1,4 +1,4 @@
-"""Opening everything that the configuration selects, and closing it in reverse order."""
+"""Opens everything that the configuration selects, and closes it in reverse order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def open_services(
 ) -> Services:
     """Open everything that `config` selects and register it with `stack`. Raises `ConfigurationError`.
 
-    `starter` starts the processes of engines; by default this process does, and they end with `stack`.
+    `starter` starts the engines' processes. By default, this process starts them, and they end with `stack`.
     `opening` is entered while an engine is opened in this process.
     """
     share_threads()
@@ -61,13 +61,13 @@ async def open_services(
         ]
     )
     metrics = Metrics()
-    # Last of all, because closing may still count. Other workers continue to show what this one has counted.
+    # Called last, because closing may still change metrics. Other workers continue to show the values of this one.
     stack.callback(metrics.refresh)
     tracer = plugins.hook.gateway_open_tracer()
     if tracer is not None:
         tracer = await stack.enter_async_context(tracer)
     store = background = None
-    # Before loading any weights: an unavailable store stops the start at once.
+    # Before loading any weights, so that an unavailable store fails the start early.
     if selection.store is not None:
         offer, store_config = selection.store
         store = await stack.enter_async_context(offer.make(store_config))
@@ -175,7 +175,7 @@ async def open_services(
         *zip((offer.name for offer, _ in selection.policies), policies, strict=True),
     ):
         given.give(plugin, name)
-    # Last, so that background responses end before anything else is closed.
+    # Entered last, so that background responses end before anything else is closed.
     if background is not None:
         await stack.enter_async_context(background.maintenance())
     return services

@@ -1,4 +1,4 @@
-"""Checks of settings that name files or belong together, before anything is opened."""
+"""Checks of files that settings name, and of settings that depend on each other, before anything is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gateway.runtime.stored_keys import KEYS_NOT_HELD
 
 
 def check_settings(config: Config) -> None:
-    """Check the files that the configuration names, and settings that belong together. Opens no plugin. Raises `ConfigurationError`."""
+    """Check the files that the configuration names, and settings that depend on each other. Opens no plugin. Raises
+    `ConfigurationError`."""
     server = config.server
     if server.workers > 1 and server.store == "memory":
         raise ConfigurationError(
@@ -36,11 +37,12 @@ def check_settings(config: Config) -> None:
 
 
 class EncryptedKey(Exception):
-    """The private key has a passphrase, which only the server asks for."""
+    """The private key has a passphrase. Only the server prompts for it."""
 
 
 def check_tls(server: ServerConfig) -> None:
-    """Check that the files of TLS can be used. Raises `ConfigurationError`. A private key with a passphrase is not read."""
+    """Check that the TLS files can be used. A private key with a passphrase is not read. Raises
+    `ConfigurationError`."""
     if server.tls_certificate is None:
         return
     for key in ("tls_certificate", "tls_key", "tls_client_ca"):
@@ -67,13 +69,14 @@ def check_tls(server: ServerConfig) -> None:
 
 
 def refuse_passphrase() -> str:
-    """For `load_cert_chain`, which would ask at the terminal. Raises `EncryptedKey`."""
+    """Raise `EncryptedKey`. Passed to `load_cert_chain` as the password, so that it does not prompt at the terminal."""
     raise EncryptedKey
 
 
 def doubtful_names(config: Config) -> Iterator[tuple[str, str]]:
-    """Routes and API keys, each with the problem of a name in it that no model or tool of the configuration has. Models' names are right if they are those of adapters,
-    which are known once their model is open; otherwise they are mistakes."""
+    """Yields routes and API keys that contain a name which no model or tool of the configuration has, each with a
+    description of the problem. A name of a model may still be correct: names of adapters are only known once their
+    model is open."""
     models = {each for name, model in config.models.items() for each in (name, *model.aliases)}
     adapter = "it has to be an adapter's name"
     for name, route in config.routes.items():

@@ -1,4 +1,4 @@
-"""The open tool servers, and what they make available to models."""
+"""The open tool servers, and the tools that they make available to models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OpenTools:
     """The open tool servers, by the names of their tables."""
 
     def __init__(self, resources: Mapping[str, Any]) -> None:
-        """`resources` are those that are open."""
+        """`resources` are the open resources by name."""
         self._resources = resources
         self.owned: dict[str, Owned[ToolServer]] = {}
 
@@ -38,7 +38,7 @@ class OpenTools:
             self.owned[name] = await self.open(offer, tool_config)
 
     async def open(self, offer: Offer[OpenTool], config: Struct) -> Owned[ToolServer]:
-        """Open one tool server, which the caller closes. Raises `ConfigurationError`."""
+        """Open one tool server. The caller must close it. Raises `ConfigurationError`."""
         if missing := [name for name in offer.needs if name not in self._resources]:
             raise ConfigurationError(
                 f"The tool '{offer.name}' needs the resource '{missing[0]}', which is opened when the server starts: restart it."
@@ -53,7 +53,7 @@ class OpenTools:
         return owned
 
     async def close(self) -> None:
-        """Close all, the last opened first."""
+        """Close all tool servers in reverse order of opening."""
         while self.owned:
             _, owned = self.owned.popitem()
             await owned.close()
@@ -62,7 +62,7 @@ class OpenTools:
 async def tool_tables(
     config: Config, servers: Mapping[str, ToolServer]
 ) -> dict[str, AvailableTools]:
-    """The tools of each server, by its name in `[tools.<name>]`."""
+    """Maps the name of each tool server, as in `[tools.<name>]`, to its tools."""
     return {
         name: await _offered_by(name, server, config.server.chat_tools)
         for name, server in servers.items()
@@ -72,7 +72,7 @@ async def tool_tables(
 def offered_tools(
     config: Config, tables: Mapping[str, AvailableTools]
 ) -> dict[str, AvailableTools]:
-    """The tools available to each model of the configuration."""
+    """Maps the name of each model of the configuration to the tools that are available to it."""
     return {
         name: offered_to(name, model, tables, unavailable=config.server.unavailable_tools)
         for name, model in config.models.items()
