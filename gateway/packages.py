@@ -72,7 +72,7 @@ WITHOUT_PLUGIN: Final = ("litegate-sql", "litegate-testing")
 """Packages that register no plugin: the common base of the SQL stores, and the contract kits."""
 
 PACKAGES: Final = tuple(sorted({*_OFFERS.values(), _FORMATS, *_HOOKS, *WITHOUT_PLUGIN}))
-"""The names of this project's packages other than the core."""
+"""The names of this project's packages, without the core package."""
 
 
 LOCAL: Final = frozenset(

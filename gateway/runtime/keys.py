@@ -78,7 +78,7 @@ class WatchedKeysFile:
             except ConfigurationError as error:
                 logger.error("the keys stay as they were: %s", error)  # noqa: TRY400  # a sentence, not a trace
             except Exception:
-                # Without this task, a revoked key would be accepted for ever.
+                # The task must go on: without it, a revoked key would be accepted forever.
                 logger.exception("reading the keys of %s failed; they stay as they were", path)
             else:
                 logger.info("read %d API keys from %s", len(keys), path)

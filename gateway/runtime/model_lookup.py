@@ -1,4 +1,4 @@
-"""Finding the models that requests name, and loading them."""
+"""Finds the models that requests name, and loads them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ModelLookup:
         return found, found.scorer
 
     def _unable(self, found: ServedModel, why: str, use: ModelUse) -> InvalidRequest:
-        """The error for a model of another kind, which ends with the names of those that support `use`."""
+        """The error for a model that does not support `use`. The message ends with the names of the models that do."""
         others = ", ".join(self._names(use)) or "none"
         return InvalidRequest(
             f"The model '{found.name}' {why}: {others}.", param="model", code="model_not_supported"

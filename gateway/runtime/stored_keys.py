@@ -213,5 +213,5 @@ class WatchedStoredKeys:
                     logger.warning("the keys of the store stay as they were: %s", error)
                 self._failing = True
             except Exception:
-                # Without this task, a revoked key would be accepted for ever.
+                # The task must go on: without it, a revoked key would be accepted forever.
                 logger.exception("reading the keys of the store failed; it continues")
