@@ -100,7 +100,7 @@ class ItemView:
                 action = msgspec.structs.replace(item.action, commands=commands)
                 return msgspec.structs.replace(item, action=action, status="incomplete")
             case items.LocalShellCall() | items.ApplyPatchCall() | items.ToolSearchCall():
-                return msgspec.structs.replace(item, status="completed")  # its log was complete
+                return msgspec.structs.replace(item, status="completed")  # complete when added
             case _:
                 return item  # complete when it is added, so it has no deltas
 

@@ -181,7 +181,8 @@ class ItemAssembler:
             case CallEnded():
                 self._end_call()
             case CitationStarted():
-                if isinstance(self.open, MessageBuilder):  # else at its start
+                # Without an open message, the citation begins at the start of the next one.
+                if isinstance(self.open, MessageBuilder):
                     self.open.begin_citation()
             case CitationEnded():
                 if isinstance(self.open, MessageBuilder):

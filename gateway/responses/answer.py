@@ -1,4 +1,4 @@
-"""The answer to a request for a response."""
+"""Making the answer to a Responses request."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ def response_answer(
     holds: bool = True,
     attempts: Attempts[Plan] | None = None,
 ) -> ResponseAnswer:
-    """The answer by `plan`, which is not prepared yet. `quiet`: build items without events, because none are sent. `holds`: whether
-    no event is sent before an engine's first output if the engine may still refuse the request. `attempts` has the models that
-    are left."""
+    """Return the answer for `plan`, not prepared yet.
+
+    `quiet`: whether items are built without events, because no events are sent. `holds`: whether events are held back
+    until the engine's first output, if the engine may still refuse the request. `attempts` provides the plans of the
+    remaining models.
+    """
     scope = RunScope(
         services, name=f"response {plan.response.id}", api="responses", shows_cancelled=True
     )
@@ -38,7 +41,7 @@ def response_answer(
     storage = ResponseStorage(services, scope)
 
     def output_of(plan: Plan, before: ResponseOutput | None) -> ResponseOutput:
-        if before is not None:  # it is the same response
+        if before is not None:  # the response is the same
             plan.response.id = before.plan.response.id
             plan.response.created_at = before.plan.response.created_at
             plan.input, plan.body = before.plan.input, before.plan.body
@@ -62,10 +65,11 @@ async def prepare_response(
     keep: Callable[[Plan], None] | None = None,
     hold_first: Hold | None = None,
 ) -> ResponseAnswer:
-    """A prepared answer, planned for the first model that may give it. For the arguments see `make_plan` and `response_answer`.
+    """Plan and prepare an answer, with the first model that accepts the request. Raises `GatewayError`. For the
+    arguments see `make_plan` and `response_answer`.
 
-    `stored` is the response if it is run again. `keep` is called with the first plan, before the answer is prepared. `hold_first`:
-    see `Attempts`.
+    `stored` is the stored response, if it is run again. `keep` is called with the first plan, before the answer is
+    prepared. `hold_first`: see `Attempts`.
     """
 
     async def plan(name: str | None) -> Plan:

@@ -1,4 +1,4 @@
-"""Adding items to a conversation that others may be adding to."""
+"""Adding items to a conversation to which other requests may add items concurrently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.wire.items import ID_PREFIXES, Item
 from gateway.wire.large_bodies import beside
 
 _ITEM: Final = 1000
-"""Bytes of a request that take about as long as a comparison of two items."""
+"""Number of request bytes whose processing takes about as long as a comparison of two items."""
 
 
 async def add_items(
@@ -26,11 +26,13 @@ async def add_items(
     bounds: ConversationBounds | None,
     adder: str | None = None,
 ) -> Sequence[Item] | None:
-    """Add the items, each with an id of its own, and return them as the conversation has them; None if there is none.
+    """Add `items`, each with a unique id, to a conversation. Returns them as the conversation has them; None if the
+    conversation does not exist.
 
-    An item that is there already, with its id and its contents, is not added again. Another one with its id, such as that of a
-    request that ran at the same time, gets a new id. With `adder`, the id of the response that adds the items, that is the same
-    one each time, so that another process can repeat this.
+    An item that is already in the conversation, with the same id and contents, is not added again. If the conversation
+    has another item with the id, for example from a concurrent request, the item gets a new id. `adder` is the id of
+    the response that adds the items. New ids are derived from it, so that another process can repeat the call with the
+    same result.
     """
     named, missing = list(items), items
     while True:
@@ -55,8 +57,12 @@ async def add_items(
 def _resolved(
     items: Sequence[Item], present: frozenset[str], there: Mapping[str, Item], adder: str | None
 ) -> tuple[list[Item], set[str]]:
-    """The items, with new ids for those that are not what the conversation has under their ids, which are `present` in it; and the
-    ids of those that it has."""
+    """Compare `items` with the conversation's items `there`, by id. `present` are the ids that the store reported as
+    taken.
+
+    Returns the items, with new ids for those whose id belongs to another item; and the ids of those that are in the
+    conversation already.
+    """
     named: list[Item] = []
     again: set[str] = set()
     for item in items:

@@ -1,7 +1,8 @@
-"""Background responses: the same run as in the foreground, as a task of this process that needs no client.
+"""Background responses. Each runs like a foreground response, but in a task of its own that does not depend on a
+client.
 
-Each has a lease in the store, and one heartbeat renews all leases. If a process dies, the others find its responses
-(`gateway/responses/orphans.py`).
+Each response has a lease in the store, and each process renews all of its leases together. If a process dies, the
+others find its responses (`gateway/responses/orphans.py`).
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ logger = logging.getLogger("gateway.responses.background")
 
 
 CANCEL_SECONDS = 2.0
-"""Seconds that the running process has to react to a cancellation."""
+"""Time in seconds within which the running process must react to a cancellation."""
 
 HAND_OVER_SECONDS = 5.0
-"""Seconds that the store has, at a stop, to take what is handed over."""
+"""Maximum time in seconds, when the process stops, for storing the responses that are handed over."""
 
 _NOW = 0.001
-"""Seconds of a lease that is to end at once, so that another process takes the response over."""
+"""Duration in seconds of a lease that ends immediately, so that another process takes over the response."""
 
 
 class _Running(msgspec.Struct, frozen=True, eq=False):
@@ -59,13 +60,13 @@ class BackgroundRuns:
         recreate_run: Callable[[StoredResponse], Awaitable[ResponseAnswer]] | None = None,
         conversation_bounds: Callable[[], ConversationBounds | None] = lambda: None,
     ) -> None:
-        """`lease_seconds`: maximum time after an owner's death until another process ends its responses. `max_bytes`:
-        limit per owner on the requests that are queued or running here. `recreate_run` prepares a new run for a
-        response whose owner has died, if such responses are run again. `conversation_bounds` returns the limits of a
-        conversation that a response is added to whose owner died as it ended."""
+        """`lease_seconds`: maximum time from the death of a process until another one ends its responses. `max_bytes`:
+        limit per owner on the total size of requests that are queued or running here. `recreate_run` prepares a new run
+        for a response whose process died, if such responses are run again. `conversation_bounds` returns the limits of
+        conversations, for responses whose process died while it stored their end."""
         self._store = store
         self._max_bytes = max_bytes
-        # One lease and one scan for expired leases must fit into the time.
+        # A lease and a scan for expired leases must together fit into `lease_seconds`.
         self._lease_seconds = lease_seconds * 0.6
         self._search_seconds = lease_seconds * 0.3
         self._renewals: set[asyncio.Task[None]] = set()
@@ -73,9 +74,9 @@ class BackgroundRuns:
         self._running: dict[str, _Running] = {}
         self._stopping = False
         self._handing: set[asyncio.Task[None]] = set()
-        """The tasks that hand over their responses."""
+        """Tasks of responses that are being handed over."""
         self._starting: list[ResponseAnswer] = []
-        """Those whose record is being stored."""
+        """Responses whose record is being stored."""
         self._writers: dict[str, LogWriter] = {}
         self._orphans = Orphans(
             store,
@@ -90,7 +91,7 @@ class BackgroundRuns:
 
     @property
     def queued(self) -> int:
-        """Number of responses of this process that wait for the engine."""
+        """Number of responses of this process that wait in a queue."""
         return sum(each.run.output.response.status == "queued" for each in self._running.values())
 
     @property
@@ -100,17 +101,17 @@ class BackgroundRuns:
 
     @property
     def followers(self) -> int:
-        """Number of clients that follow the responses of this process from memory."""
+        """Number of clients that receive events of this process's responses directly from memory."""
         return sum(each.live.followers for each in self._running.values())
 
     @property
     def lag(self) -> int:
-        """Number of events that are made and not yet known to be stored."""
+        """Number of events that exist but are not known to be stored yet."""
         return sum(writer.behind for writer in self._writers.values())
 
     @asynccontextmanager
     async def maintenance(self) -> AsyncIterator[None]:
-        """While entered: renew leases, process cancellation requests, and search for orphaned responses."""
+        """Within the context, renew leases, process cancellation requests, and search for orphaned responses."""
         watchers = [
             asyncio.create_task(
                 self._run_repeatedly(
@@ -132,9 +133,10 @@ class BackgroundRuns:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start(self, run: ResponseAnswer) -> StoredResponse:
-        """Store a prepared run as queued and run it independently of its client. Returns the stored record.
+        """Store a prepared response as queued, and run it independently of its client. Returns the stored record.
 
-        Raises `RateLimited` if the owner has too many queued or running responses, which a store never evicts.
+        Raises `RateLimited` if the requests of the owner's queued and running responses are too large together, or if
+        the store limits their number. The store never evicts such responses.
         """
         run.output.response.status = "queued"
         record = run.output.record()
@@ -146,7 +148,7 @@ class BackgroundRuns:
             await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
             await self._store.put(record)
             if time.monotonic() - began >= self._lease_seconds:
-                # This process stood still. Others have dropped the lease of a response that was not there yet.
+                # This process was suspended. Others may have dropped the lease, because the response was not stored yet.
                 await self._store.lease(self._holder, [record.id], seconds=self._lease_seconds)
         except BaseException:
             run.scope.abandon()
@@ -172,13 +174,13 @@ class BackgroundRuns:
 
     def _begin(self, run: ResponseAnswer, stored: int = 0) -> None:
         live = LiveLog()
-        # For whom it runs, also where it was taken over, which no request has asked for.
+        # Set the caller also for a response that was taken over, which has no current request.
         with nullcontext() if run.scope.caller is None else called_by(run.scope.caller):
             task = asyncio.create_task(self._run(run, live, stored))
         self._running[run.output.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:
-        """The live log of a streamed response that this process runs."""
+        """Return the live log of a streamed response that this process runs; None for other responses."""
         running = self._running.get(response_id)
         return running.live if running is not None and running.run.output.plan.stream else None
 
@@ -202,14 +204,14 @@ class BackgroundRuns:
         if not await self._orphans.end(record, "cancelled"):
             current = await self._store.get(record.id, owner=record.owner)
             if current is not None and current.response.status in UNFINISHED:
-                await self._orphans.end(current, "cancelled")  # it had begun since it was read
+                await self._orphans.end(current, "cancelled")  # it changed after it was read
         if running is not None:
             running.live.end()
         return await self._store.get(record.id, owner=record.owner) or record
 
     async def _run(self, run: ResponseAnswer, live: LiveLog, stored: int) -> None:
-        """Run to the end. The lease is released if everything was stored; otherwise it expires, and another process
-        ends the response."""
+        """Run a response to its end. If everything was stored, the lease is released. Otherwise it expires, and another
+        process ends the response."""
         response_id = run.output.response.id
         stats = background_request(run.scope.stats, new_id("req_"), run.output.plan.owner)
         stats.enter()
@@ -245,8 +247,11 @@ class BackgroundRuns:
             log_request(stats, line=run.services.config.server.access_log)
 
     def stop(self, error: GatewayError) -> None:
-        """Take over no more responses, and hand over those that wait: the process is being stopped. Other processes of the store run
-        these at once, or this one's successor does. Those that run go on, and those whose request is not kept."""
+        """Prepare for the end of the process: take over no more responses, and hand over the queued ones.
+
+        Other processes, or this one's successor, run these immediately. Running responses, and queued ones whose
+        request is not kept, continue here.
+        """
         self._stopping = True
         if self._store.lasting:
             for each in tuple(self._running.values()):
@@ -261,8 +266,8 @@ class BackgroundRuns:
             await self._orphans.find()
 
     async def _hand_over(self, run: ResponseAnswer) -> None:
-        """Store a response that this process does not run to its end as queued, with its request, and end its lease."""
-        self._running.pop(run.output.response.id, None)  # its lease is renewed no more
+        """Store a response that another process is to run as queued, with its request, and end its lease."""
+        self._running.pop(run.output.response.id, None)  # stop renewing its lease
         record = run.output.storage.queued_again(run.output.plan)
         before = record.attempt - 1
         if await self._store.advance(record, expected=UNFINISHED, attempt=before):
@@ -270,7 +275,8 @@ class BackgroundRuns:
             await self._store.lease(self._holder, [record.id], seconds=_NOW)
 
     async def _renew(self) -> None:
-        """Renew all leases. An attempt that hangs (one connection of several) goes on beside the next one, which may overtake it."""
+        """Renew all leases. An attempt that hangs, for example because of its connection, continues while the next one
+        starts."""
         if not self._running:
             return
         attempt = asyncio.create_task(self._renew_once())
@@ -303,8 +309,8 @@ class BackgroundRuns:
     async def _run_repeatedly(
         self, work: Callable[[], Awaitable[None]], seconds: float, *, again: float | None = None
     ) -> None:
-        """Call `work` repeatedly, at the interval `seconds`; `again` is the interval after a failure. Continues if the store is
-        unavailable."""
+        """Call `work` repeatedly, at the interval `seconds`; `again` is the interval after a failure. Continues if the
+        store is unavailable."""
         away = False
         while True:
             pause = seconds if again is None else again
@@ -322,10 +328,10 @@ class BackgroundRuns:
 
 
 def _ignore(attempt: asyncio.Task[None]) -> None:
-    """Of an attempt that nobody waits for: its error was reported as one that took too long."""
+    """Retrieve the exception of an attempt that is no longer awaited. It was reported as a timeout before."""
     if not attempt.cancelled():
         attempt.exception()
 
 
 async def _drop(events: Sequence[Event]) -> None:
-    """The sink of a background response that is not streamed: it has no log."""
+    """Drop events: the sink of background responses that are not streamed, which have no log."""

@@ -1,4 +1,5 @@
-"""Compaction: replaces a conversation by its user messages and an encrypted summary of the rest, written by the model."""
+"""Compaction: a conversation is replaced by its user messages and an encrypted summary of the rest, written by the
+model."""
 
 from __future__ import annotations
 
@@ -23,9 +24,10 @@ from gateway.wire.text import TextConfig
 async def plan_compaction(
     request: ResponseRequest, services: Services, *, size: int, owner: str | None
 ) -> Plan:
-    """The plan of the run that writes the summary, which is not stored. Raises a `GatewayError` for an invalid request.
+    """Return the plan of the response that writes the summary. It is not stored. Raises a `GatewayError` for an invalid
+    request.
 
-    If the conversation exceeds the model's context, its oldest turns are not part of the summary.
+    If the conversation exceeds the model's context, its oldest turns are left out of the summary.
     """
     if request.prompt is not None:
         raise Unsupported(
@@ -58,7 +60,8 @@ async def plan_compaction(
 
 
 def compacted(plan: Plan, services: Services) -> Callable[[Response], CompactedResponse]:
-    """A function that builds the answer from the summary's response. It raises if the summary is missing or incomplete."""
+    """Return a function that builds the answer from the response that wrote the summary. It raises `EngineError` if the
+    summary is missing or incomplete."""
 
     def compacted_response(response: Response) -> CompactedResponse:
         said = [item for item in response.output if isinstance(item, Message)]

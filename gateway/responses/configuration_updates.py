@@ -1,4 +1,4 @@
-"""Items that change settings from their position in the conversation on (`configuration_update`)."""
+"""Items that change settings for the rest of a conversation (`configuration_update`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from gateway.wire.text import ReasoningOptions
 
 
 def with_updates(request: ResponseRequest, context: Sequence[Item]) -> ResponseRequest:
-    """`request` with the settings of the latest updates in `context`, each setting separately.
+    """Return `request` with the settings of the updates in `context`. For each setting, the latest update applies.
 
-    Updates take precedence over the request's own settings, which can thus remain the same in each request.
+    Updates take precedence over the request's own settings, so that a client can send the same settings with each
+    request.
     """
     reasoning, text = request.reasoning, request.text
     for item in context:

@@ -31,7 +31,7 @@ from gateway.wire.items import CompactionTrigger, Item, Message
 from gateway.wire.request import ResponseRequest
 
 DEFAULT_SHARE = 0.75
-"""Default threshold, as a share of the model's context, if an entry has no `compact_threshold`."""
+"""Default threshold, as a fraction of the model's context, for entries without `compact_threshold`."""
 
 SUMMARY_REQUEST = Message(
     role="user",
@@ -53,10 +53,11 @@ class Seal(Protocol):
 
 
 class CompactionSettings(Struct, frozen=True):
-    """When a response compacts its history."""
+    """The condition under which a response compacts its history."""
 
     threshold: int | None
-    """Prompt length in tokens above which it compacts. None: compact at once, and do nothing else."""
+    """Prompt length in tokens above which the response compacts its history. None if the response only compacts,
+    without a condition."""
 
     @property
     def replaces(self) -> Replaces:
@@ -66,8 +67,8 @@ class CompactionSettings(Struct, frozen=True):
 def compaction_settings(
     request: ResponseRequest, model: ServedModel, *, triggered: bool
 ) -> CompactionSettings | None:
-    """The settings that a request asks for, if any. `triggered`: whether its items have a trigger. Raises a `GatewayError` if
-    they cannot be applied."""
+    """Return the compaction settings of a request, or None if it does not ask for compaction. `triggered`: whether its
+    items include a trigger. Raises a `GatewayError` if the settings are invalid."""
     sent = request.input or ()
     for index, item in enumerate(sent) if triggered else ():
         if isinstance(item, CompactionTrigger):
@@ -105,7 +106,7 @@ def compaction_settings(
 
 
 def without_trigger(sent: Sequence[Item]) -> list[Item]:
-    """A request's items without its trigger, which is not part of the conversation."""
+    """Return a request's items without the compaction trigger, which is not part of the conversation."""
     return [item for item in sent if not isinstance(item, CompactionTrigger)]
 
 
@@ -124,9 +125,9 @@ class Compactor:
         preamble: int = 0,
         made_at: float | None = None,
     ) -> None:
-        """`settings` are the response's; its limits and stop strings do not apply to summaries. `truncate` applies to
-        the response's prompts. `seal` encrypts the summaries. `preamble` is the number of items at the beginning of each turn
-        that are of a stored prompt, and stay. `made_at`: see `Generator`."""
+        """`settings` are the response's settings; their limits and stop strings do not apply to summaries. `truncate`
+        applies to the response's prompts. `seal` encrypts the summaries. `preamble` is the number of items at the
+        beginning of each turn that come from a stored prompt, and are kept. `made_at`: see `Generator`."""
         self._seal = seal
         sampling = msgspec.structs.replace(
             settings.sampling,
@@ -159,9 +160,10 @@ class Compactor:
         self.tokens = self._writer.tokens
 
     async def begin(self, generator: Generator, turn: Turn) -> Generation | None:
-        """The generation of `turn`, accepted by the engine; None if the history must be compacted first, by `run`.
+        """Prepare the generation of `turn`, and let the engine check it. Returns None if `run` must compact the history
+        first.
 
-        Raises a `GatewayError` that is to be answered with an HTTP status.
+        Raises a `GatewayError` that is answered with an HTTP status.
         """
         kept: Sequence[Message] = ()
         if (threshold := self._threshold) is not None:
@@ -202,7 +204,7 @@ class Compactor:
         generator: Generator,
         sink: Sink[EventList],
     ) -> Generation | None:
-        """Write the summary. Returns the generation that continues from it, or None if there is none.
+        """Write the summary. Returns the generation that continues from it, or None if the response only compacts.
 
         Raises `GatewayError` if the summary is missing or incomplete.
         """
@@ -221,12 +223,12 @@ class Compactor:
         generation = await generator.fitting(
             after, truncate=self._truncate, preamble=self._preamble
         )
-        # What remains may exceed the threshold itself; do not compact again for every tool call.
+        # The remaining prompt may exceed the threshold; do not compact again after each tool call.
         self._threshold = max(wanted.threshold, 2 * await self._length(generation))
         return generation
 
     async def _length(self, first: Generation) -> int:
-        """The length of a prompt in tokens. Raises if the gateway does not know it."""
+        """Return the length of a prompt in tokens. Raises `Unsupported` if the gateway does not know it."""
         prompt = first.request.prompt
         if not isinstance(prompt, TokensPrompt):
             raise Unsupported(
@@ -270,7 +272,8 @@ class _SummaryWriter:
 
 
 def kept_messages(context: Sequence[Item]) -> list[Message]:
-    """The messages that are kept beside a summary of `context`: instructions, and the user's latest messages."""
+    """Return the messages that are kept in addition to a summary of `context`: system and developer messages, and the
+    user messages at the beginning of the last turn."""
     kept = [
         item
         for item in context
@@ -285,6 +288,6 @@ def kept_messages(context: Sequence[Item]) -> list[Message]:
 
 
 def _exceeds(context: Sequence[Item], kept: Sequence[Message]) -> bool:
-    """Whether `context` has more than the kept messages and an earlier compaction."""
+    """Whether `context` contains more than the kept messages and earlier summaries."""
     own = [each for each in context if not (isinstance(each, Message) and is_summary(each))]
     return len(own) > len(kept)

@@ -1,4 +1,4 @@
-"""The conversation of a request: what it continues from, its own items, and what the model reads of both."""
+"""The conversation of a request: its history, its own items, and the items as the model reads them."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from gateway.wire.request import ResponseRequest
 
 _PLAIN: Final = frozenset({Message})
 _ITEM: Final = 32
-"""Bytes of a request that take about as long as an item of its history."""
+"""Number of request bytes whose processing takes about as long as an item of the history."""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """See `conversation_of`."""
+    """The checked conversation of one request."""
 
     history: Sequence[Item]
     """The items that the request continues from, oldest first."""
     own: Sequence[Item]
     """The request's own items, each with an id, and without credentials."""
     again: int = 0
-    """The number of the first own items that are the last ones of what the request continues from. The client has sent them again,
-    and they are not in `history`."""
+    """Number of items at the beginning of `own` that the client has sent again. They were the last items of the
+    history, and are not in `history`."""
     items: Sequence[Item]
     """The history and the own items."""
     kinds: frozenset[type[Item]]
-    """The types of the items, and of those that were sent. What concerns one type is skipped if it is not among them."""
+    """The types of all items, including items that were sent but removed. Processing of other types can be skipped."""
     read: Sequence[Item]
-    """What the model reads of the items."""
+    """The items as the model reads them."""
     results: Mapping[str, CallRecord] = {}
-    """By id of an item: what the model reads of it that the item does not show."""
+    """Records by item id: content that the model reads but the item does not show."""
     tools: Sequence[tuple[ParamPath, ClientFunction]] = ()
-    """The tools that items bring, oldest first, each with its place."""
+    """The tools that items define, oldest first, each with its path."""
     has_credentials: bool = False
     """Whether the request's own items were sent with credentials."""
 
@@ -62,8 +62,8 @@ async def conversation_of(
     *,
     size: int,
 ) -> Conversation:
-    """The conversation of a request to `model`, checked. `known` is its history, if that is not in the store. `size` is that of
-    the request body in bytes.
+    """Return the conversation of a request to `model`, after checking it. `known` is its history, if the history is not
+    in the store. `size` is the size of the request body in bytes.
 
     Raises a `GatewayError` that names the invalid parameter.
     """
@@ -88,16 +88,16 @@ async def conversation_of(
         if history and request.conversation is not None:
             sent_ids = {item.id for item in own if not isinstance(item, ItemReference)}
             if sent_ids.issuperset(item.id for item in history):
-                history = ()  # the client has sent all of it again, in its order
+                history = ()  # the client has sent the whole history again
     if ItemReference in kinds:
-        # An item that is referred to twice is two items of this request.
+        # An item that is referenced twice becomes two items of this request.
         own = with_unique_ids(await resolve_references(own, history, services.store, owner))
     whole = [*history, *own] if history else own
     if request.conversation is not None:
         check_room(whole, services.conversation_bounds)
     if history or kinds != _PLAIN:
         kinds = kinds.union(map(type, whole))
-    if kinds <= _PLAIN:  # as in most conversations
+    if kinds <= _PLAIN:  # the common case
         return Conversation(
             history=history, own=own, again=again, items=whole, kinds=kinds, read=whole
         )

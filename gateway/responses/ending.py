@@ -1,4 +1,4 @@
-"""The end of a response: what its conversation keeps of it, and how it is stored until that is kept."""
+"""Ending a response: adding its items to its conversation, and the form in which it is stored until they are added."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from gateway.responses.appending import add_items
 from gateway.wire.response import mark_failed, snapshot
 
 KEPT_IN_CONVERSATION = ("completed", "incomplete")
-"""Statuses whose items a conversation keeps. Failed and cancelled responses add nothing to it."""
+"""Statuses of responses whose items are added to the conversation. Failed and cancelled responses add nothing."""
 
 
 def goes_into_conversation(record: StoredResponse) -> bool:
-    """Whether a conversation keeps the items of this ended response."""
+    """Whether the items of this ended response are added to a conversation."""
     return record.conversation_id is not None and record.response.status in KEPT_IN_CONVERSATION
 
 
 async def add_to_conversation(
     store: Conversations, record: StoredResponse, bounds: ConversationBounds | None
 ) -> StoredResponse:
-    """Add an ended response to its conversation, unless that does not keep it. May be repeated.
+    """Add the items of an ended response to its conversation, if `goes_into_conversation`. May be repeated.
 
-    Returns the response as it is in the conversation: its input has other ids if somebody else has added items with the same
-    ones. Raises `ConversationFull`, without adding anything, if the conversation would exceed `bounds`.
+    Returns the record with the input as the conversation has it: items have new ids if the conversation already had
+    other items with their ids. Raises `ConversationFull`, without adding anything, if the conversation would exceed
+    `bounds`.
     """
     if record.conversation_id is None or not goes_into_conversation(record):
         return record
@@ -48,9 +49,10 @@ async def add_to_conversation(
 
 
 def as_ending(record: StoredResponse) -> StoredResponse:
-    """An ended response as it is stored until its conversation has its items: in progress, with its `ending`.
+    """Return the record of an ended response for the time until its conversation has its items: in progress, with an
+    `ending`.
 
-    Its attempt is increased, so that a process with an earlier record cannot end it in another way.
+    Its attempt is increased, so that a process with an earlier record cannot end the response differently.
     """
     response = snapshot(record.response)
     response.status = "in_progress"
@@ -66,7 +68,8 @@ def as_ending(record: StoredResponse) -> StoredResponse:
 async def completed_ending(
     store: Conversations, record: StoredResponse, bounds: ConversationBounds | None
 ) -> StoredResponse:
-    """Do what is left to do for a record with an `ending`; returns the record of the ended response. May be repeated."""
+    """Add the items of a record with an `ending` to its conversation. Returns the record of the ended response, which
+    has failed if the conversation is full. May be repeated."""
     assert record.ending is not None
     response = msgspec.structs.replace(record.ending, output=record.response.output.copy())
     ended = msgspec.structs.replace(record, response=response, ending=None)
@@ -78,7 +81,8 @@ async def completed_ending(
 
 
 def failure_code(error: GatewayError) -> str:
-    """The `error.code` of a failed response, out of those that the API knows (`ResponseError.code`)."""
+    """Return the `error.code` of a response that failed with `error`: one of the codes of the API
+    (`ResponseError.code`)."""
     match error:
         case RateLimited():
             return "rate_limit_exceeded"

@@ -1,4 +1,4 @@
-"""A response that fails before it was planned, when its stream has begun."""
+"""Responses that fail before they are planned, after their stream has begun."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gateway.wire.response import mark_failed, snapshot
 
 
 def failed_start(request: ResponseRequest, error: GatewayError) -> bytes:
-    """All events of a response to `request` that has failed with `error`. It has no tools, and is not stored."""
+    """Return all server-sent events of a response to `request` that failed with `error`. The response shows no tools,
+    and is not stored."""
     sampling = Sampling(temperature=request.temperature, top_p=request.top_p)
     response = initial_response(request, request.model or "", sampling, [], None, None, store=False)
     begun = snapshot(response)

@@ -17,7 +17,7 @@ from gateway.wire.request import ResponseRequest
 
 
 def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:
-    """Raise `ConversationFull`, before the model is called, if the items cannot be added to the conversation."""
+    """Raise `ConversationFull` if a conversation of these items would exceed `bounds`. Called before the model is."""
     number, size = len(context), sum(len(encode(item)) for item in context)
     if number >= bounds.items or size > bounds.bytes:
         error = ConversationFull.beyond(bounds.items, bounds.bytes)
@@ -31,7 +31,8 @@ async def resolve_references(
     store: ResponseStore | None,
     owner: str | None,
 ) -> list[items.Item]:
-    """Replace each `item_reference` by its item, from this response's history or any stored response."""
+    """Replace each `item_reference` by its item, from `history` or any stored response. Raises `NotFound` for unknown
+    items."""
     wanted = {item.id for item in own if isinstance(item, items.ItemReference)}
     known: dict[str, items.Item] = {item.id: item for item in history if item.id in wanted}
     if store is not None and (missing := wanted - known.keys()):
@@ -55,7 +56,8 @@ async def resolve_references(
 async def history_of(
     request: ResponseRequest, store: ResponseStore | None, owner: str | None
 ) -> Sequence[items.Item]:
-    """The items that the request continues from, oldest first. Raises if the history does not exist or is not finished."""
+    """Return the items that the request continues from, oldest first. Raises `InvalidRequest` or `NotFound` if the
+    previous response or the conversation does not exist, or if the response has not ended."""
     if store is None:
         return ()
     if request.conversation_id is not None:
@@ -74,7 +76,7 @@ async def history_of(
             )
         history = await store.history(previous, owner=owner)
     if history is None:
-        # OpenAI answers 400 here, unlike where a path names a response that does not exist.
+        # OpenAI answers 400 here, and 404 only if a URL path names a response that does not exist.
         raise InvalidRequest(
             f"Previous response with id '{previous[:100]}' not found.",
             param="previous_response_id",
@@ -86,7 +88,7 @@ async def history_of(
 async def _conversation_history(
     store: ResponseStore, conversation_id: str, owner: str | None
 ) -> Sequence[items.Item]:
-    """All items of a conversation, oldest first."""
+    """Return all items of a conversation, oldest first. Raises `NotFound`."""
     page = await store.list_items(conversation_id, owner=owner)
     if page is None:
         raise NotFound(

@@ -21,7 +21,7 @@ from gateway.wire.tools import Tool
 _RETENTIONS: Mapping[str | None, Literal["in_memory", "24h"] | UnsetType] = {
     None: UNSET, "24h": "24h", "in_memory": "in_memory", "in-memory": "in_memory",
 }  # fmt: skip
-"""As shown, for each value that a request may have."""
+"""The value in the response, for each value that a request may have."""
 
 
 def initial_response(
@@ -34,7 +34,8 @@ def initial_response(
     *,
     store: bool,
 ) -> Response:
-    """A response with every field that the API requires. `tools` are shown, so they have no credentials."""
+    """Return a response with every field that the API requires. `tools` are shown, so they must not contain
+    credentials."""
     return Response(
         id=new_id("resp_"),
         background=bool(request.background),

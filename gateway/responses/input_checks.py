@@ -1,4 +1,4 @@
-"""Consistency checks of a request's items, among each other and with the history."""
+"""Checks that a request's items are consistent with each other and with the history."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gateway.wire import items
 
 
 def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> None:
-    """Raise for the output of an unknown call, which cannot be rendered.
+    """Raise `InvalidRequest` for the output of an unknown call, which cannot be rendered.
 
-    The types of call and output need not match: Codex answers a local shell call with a function's output.
+    The types of call and output need not match: Codex answers a local shell call with a function call output.
     """
     if not any(_answers(item) for item in own):
         return
@@ -27,15 +27,15 @@ def check_outputs(own: Sequence[items.Item], history: Sequence[items.Item]) -> N
 
 
 def _names_its_call(item: items.Item) -> str:
-    """The field of an output that names its call."""
+    """Return the field of an output that names its call."""
     if isinstance(item, items.LocalShellCallOutput) and not item.call_id:
         return "id"
     return "call_id"
 
 
 def check_pairs(own: Sequence[items.Item], whole: Sequence[items.Item]) -> None:
-    """Raise as OpenAI does for an output without its call, and for a call of the client's tools without its output, in the
-    `whole` conversation."""
+    """Raise `InvalidRequest`, as OpenAI does, for an output without its call, or a call of a client's tool without its
+    output. `own` are the request's items, `whole` is the conversation."""
     made = {name for item in whole for name in _made_by(item)}
     answered = {call for item in whole if (call := _answers(item)) is not None}
     for item in own:
@@ -61,7 +61,7 @@ def _is_clients(item: items.Item) -> bool:
 
 
 def _made_by(item: items.Item) -> set[str]:
-    """The ids by which an output can refer to this call; empty for other items."""
+    """Return the ids by which an output can refer to this call. Empty for other items."""
     match item:
         case items.LocalShellCall():
             return {item.call_id, item.id}
@@ -81,9 +81,10 @@ def _made_by(item: items.Item) -> set[str]:
 
 
 def _answers(item: items.Item) -> str | None:
-    """The call id that an output refers to; None for other items, and for searches that the client did not run."""
+    """Return the call id that an output refers to. None for other items, and for searches that the client did not
+    run."""
     if isinstance(item, items.Message):
-        return None  # as most are
+        return None  # the common case
     match item:
         case items.LocalShellCallOutput():
             return item.call_id or item.id

@@ -1,7 +1,7 @@
 """Direct delivery of a background response's events to clients of the process that runs it.
 
-The log in the store is authoritative and readable by everyone. For a reader at its end in this process, a round trip
-through the store per event is unnecessary: events are passed on as soon as they are stored.
+The log in the store is authoritative, and each process can read it. A client of this process that has read to the end
+of the log needs no further reads: events are passed on as soon as they are stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LogFollower:
     def __init__(self, at: int, write: Write) -> None:
         self.at = at
         self.complete = False
-        """Whether it has received the last event."""
+        """Whether the client has received the last event of the log."""
         self.write = write
         self._left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -48,7 +48,7 @@ class LogFollower:
 
 
 class LiveLog:
-    """The stored events of one run, as they are stored."""
+    """Passes on the events of one response as they are stored."""
 
     __slots__ = ("_ahead", "_ended", "_followers", "_writes", "count", "write_one")
 
@@ -56,14 +56,15 @@ class LiveLog:
         self.count = 0
         """Number of stored events, as far as this process knows."""
         self.write_one: Write | None = None
-        """The `write` of the only follower, if there is one that has all events. Who stores the next event may write it by this, and
-        then count it, in place of `publish_one`."""
+        """The `write` function of the only follower, if there is exactly one and it has received all events; otherwise
+        None. After storing the next event, the caller may use it and then increase `count`, instead of calling
+        `publish_one`."""
         self._followers: tuple[LogFollower, ...] = ()
-        """The followers. Each has received all events; its position is computed when needed, not with every event."""
+        """The followers. Each has received all events. Their positions are only updated when they are needed."""
         self._writes: tuple[Write, ...] = ()
         """The followers' `write` functions."""
         self._ahead = False
-        """Whether a follower started before the next event."""
+        """Whether a follower has already received the next event, for example from the store."""
         self._ended = False
 
     @property
@@ -72,9 +73,9 @@ class LiveLog:
         return len(self._followers)
 
     def publish_one(self, number: int, frame: bytes) -> None:
-        """Notify followers of one stored event, not the last, with this sequence number. Called for nearly every token.
+        """Notify followers of one stored event. Called for nearly every token.
 
-        `frame` is the event as a server-sent event.
+        `number` is its sequence number, and `frame` its server-sent event. It is not the last event of the log.
         """
         if number != self.count or self._ahead:
             self._publish(number, (frame,), False)
@@ -85,7 +86,8 @@ class LiveLog:
         self.count = number + 1
 
     def publish(self, first: int, encoded: Sequence[bytes], last: bool) -> None:
-        """Notify followers of stored events that start at number `first`. `last`: the log ends with them."""
+        """Notify followers of stored events. `first` is the number of the first one. `last`: whether the log ends with
+        them."""
         if self._followers:
             self._publish(first, list(map(sse_frame_of, encoded)), last)
         else:
@@ -104,14 +106,14 @@ class LiveLog:
         self._set_followers(self._followers)
 
     def end(self) -> None:
-        """End the log when the run is over. Events that were not passed on, if any, are in the store."""
+        """End the log when the run has ended. Events that were not passed on, if any, are in the store."""
         self._ended = True
         self._drop_followers(*self._followers)
 
     async def follow(self, at: int, write: Write) -> LogFollower:
-        """Pass all events after `at` to `write`; all events counted by this log are in the store.
+        """Pass all events after `at` to `write`. All events that this log has counted are in the store.
 
-        Returns when the log ends, or when the client is too slow. The caller then reads the rest from the store, from
+        Returns when the log ends or the client is too slow. The caller then reads the rest from the store, starting at
         the follower's position.
         """
         follower = LogFollower(at, write)

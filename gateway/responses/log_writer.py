@@ -1,4 +1,4 @@
-"""Writing a background run's events to its log, and notifying clients of this process."""
+"""Writing the events of a background response to its log, and notifying clients of this process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _MAX_PENDING = 64
 
 
 class LogWriter:
-    """Writes a run's events to its log. Events that a failed write may have lost are repeated with the next write.
+    """Writes a run's events to its log. Events that a failed write may have lost are written again with the next write.
 
-    The run continues while a store with buffered appends writes. Clients receive an event only after it is stored.
+    If the store has buffered appends, the run continues while they are written. Clients receive an event only after it
+    is stored.
     """
 
     __slots__ = (
@@ -62,28 +63,29 @@ class LogWriter:
         self._next = 0
         """Sequence number of the next event."""
         self._pending: deque[tuple[int, Sequence[bytes], bytes | None, bool]] = deque()
-        """Pending writes in order: first number, events, frame if it is one event, whether they are the last."""
+        """Pending writes, in order: number of the first event, events, frame if it is a single event, whether they end
+        the log."""
         self._unconfirmed: Sequence[bytes] = ()
-        """Events that may or may not be stored; the first has the number `_unconfirmed_from`."""
+        """Events that may or may not be stored. The first one has the number `_unconfirmed_from`."""
         self._unconfirmed_from = 0
         self._failed: StoreUnavailable | None = None
-        """The error that was not yet raised to the run, if any."""
+        """An error that was not raised to the run yet, if any."""
         self._waiting: asyncio.Future[None] | None = None
 
     @property
     def made(self) -> int:
-        """Number of events that were made."""
+        """Number of events that the run has made."""
         return max(self._next, self._live.count)
 
     @property
     def behind(self) -> int:
-        """Number of events that are made and not yet known to be stored."""
+        """Number of events that the run has made and that are not known to be stored yet."""
         return max(0, self._next - self._live.count)
 
     def write(self, events: Sequence[Event]) -> Awaitable[None]:
-        """Write events. The last ones are stored once the returned awaitable completes.
+        """Write events. If they end the log, they are stored when the returned awaitable completes.
 
-        It raises `StoreUnavailable`, also for earlier writes.
+        The awaitable raises `StoreUnavailable`, also for failures of earlier writes.
         """
         if (
             len(events) != 1
@@ -185,8 +187,9 @@ class LogWriter:
     async def _missing_events(
         self, encoded: Sequence[bytes], last: bool
     ) -> tuple[int, list[bytes]]:
-        """The missing events, up to and including the given ones, and the number of the first."""
-        # Keep the events if the query fails, or if the run must first receive an earlier failure.
+        """Return the number of the first event that is not stored, and the events from there to the end of
+        `encoded`."""
+        # Keep the events in case the query fails, or an earlier failure must be raised first.
         self._unconfirmed = [*self._unconfirmed, *encoded]
         failed, self._failed = self._failed, None
         if failed is not None and not last:

@@ -20,7 +20,7 @@ from gateway.wire.large_bodies import beside
 _RESULT_APART = (
     items.WebSearchCall, items.CodeInterpreterCall, items.FileSearchCall, items.McpCall,
 )  # fmt: skip
-"""Calls whose items do not show what the model read, or the images that it saw."""
+"""Calls whose items do not show the text or the images that the model received as their result."""
 
 
 async def read_by_model(
@@ -33,12 +33,15 @@ async def read_by_model(
     own: int,
     size: int,
 ) -> tuple[Sequence[items.Item], Mapping[str, CallRecord]]:
-    """What `model` reads of `context`, whose items have the types `kinds`: each compaction is replaced by its summary, and
-    reasoning without its text by its summary too, and what renderers do not know by what they know (`readable`). And by item id: the results that the model read in calls whose items do
-    not show them, and the reasoning that the engine encrypted.
+    """Return the items of `context` as `model` reads them, and records by item id.
 
-    `own` is the index of the request's first own item; see `open_compactions`. `size` is about that of the request and its
-    history in bytes. Raises `InvalidRequest` that names an item by its index in `context`.
+    Compactions, and reasoning items without text, are replaced by their summaries. Types that renderers do not know are
+    converted (`readable`). The records contain the results of calls whose items do not show them, and reasoning that
+    the engine encrypted.
+
+    `kinds` are the types of the items. `own` is the index of the request's first own item; see `open_compactions`.
+    `size` is the approximate size of the request and its history in bytes. Raises `InvalidRequest` that names an item
+    by its index in `context`.
     """
     read, wanted, carried = await beside(
         size, partial(_read, context, kinds, services.sealer, model, owner, own=own)
@@ -53,7 +56,7 @@ async def read_by_model(
 
 
 def _made_images(context: Sequence[items.Item]) -> Mapping[str, CallRecord]:
-    """The images that calls of another server have made, for models that see."""
+    """Return records of the images that calls on another server generated, for models that accept images."""
     return {
         item.id: CallRecord(
             name=IMAGE_GENERATION,
@@ -79,7 +82,8 @@ def _read(
     *,
     own: int,
 ) -> tuple[Sequence[items.Item], Collection[str], Mapping[str, str]]:
-    """What the model reads, the ids of items whose results are wanted, and what engines encrypted."""
+    """Return the items as the model reads them, the ids of items whose records are needed, and encrypted reasoning by
+    item id."""
     read: Sequence[items.Item] = context
     reasons, encrypts = (
         items.Reasoning in kinds,

@@ -1,4 +1,5 @@
-"""Background responses whose process has died, found by their leases, which have expired. Each is run again or ended."""
+"""Finding background responses whose process has died, by their expired leases, and running them again or ending
+them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ logger = logging.getLogger("gateway.responses.orphans")
 ORPHANS_AT_ONCE = 100
 
 MAX_ATTEMPTS = 3
-"""Maximum number of attempts for a response whose owner died while it ran, since the response may be the cause."""
+"""Maximum number of attempts for a response whose process died while running it, because the response may be the
+cause."""
 
 OWNER_LOST = "owner_lost"
 _OWNER_LOST_MESSAGE = (
@@ -33,7 +35,7 @@ _OWNER_LOST_MESSAGE = (
 
 
 class Orphans:
-    """The responses that no living process runs, as one process finds them."""
+    """Finds the responses that no living process runs, and runs them in this process or ends them."""
 
     def __init__(
         self,
@@ -47,9 +49,10 @@ class Orphans:
         recreate_run: Callable[[StoredResponse], Awaitable[ResponseAnswer]] | None,
         conversation_bounds: Callable[[], ConversationBounds | None],
     ) -> None:
-        """`holder` is this process, which holds the leases of the responses `owned`. `stall_seconds`: a longer time between
-        two searches means that this process, or its machine, stood still. `start` runs a response here whose log has that
-        many events already. See `BackgroundRuns` for the others."""
+        """`holder` identifies this process, which holds the leases of the responses `owned`. If more than
+        `stall_seconds` pass between two searches, this process or its machine was suspended. `start` runs a response in
+        this process; its second argument is the number of events that are already in the log. For the others see
+        `BackgroundRuns`."""
         self._store = store
         self._holder = holder
         self._lease_seconds = lease_seconds
@@ -59,15 +62,15 @@ class Orphans:
         self._recreate_run = recreate_run
         self._conversation_bounds = conversation_bounds
         self._others_may_renew = False
-        """Whether leases may have expired because their owners, which are alive, could not renew them."""
+        """Whether leases may have expired although their owners are alive, because they could not renew them."""
         self._watch = StallWatch()
 
     async def find(self) -> None:
         """Search once: run each orphan again or end it. Raises `StoreUnavailable`."""
-        # If this process was stopped, others may have been with it, and a store on this machine has the same clock.
+        # If this process was suspended, others may have been suspended too, and a store on this machine has the same clock.
         self._others_may_renew |= self._watch.stalled(self._stall_seconds)
         if self._others_may_renew:
-            # Leases have expired while nobody could renew them: owners that are alive do so first.
+            # Leases may have expired while no process could renew them. Give living owners time to renew theirs.
             await self._store.health()
             await asyncio.sleep(self._lease_seconds)
             self._others_may_renew = False
@@ -88,12 +91,12 @@ class Orphans:
                 raise
             for record in taken:
                 if record.id in self._owned:
-                    continue  # our own lease expired; taking over renewed it
+                    continue  # this process's own lease had expired; taking it over renewed it
                 logger.warning("response %s lost its owner", record.id)
                 try:
                     if await self._run_again(record):
                         continue
-                    # Otherwise another process continues it. The lease is left to expire, in case that process dies too.
+                    # Otherwise another process continues it. Let the lease expire, in case that process dies too.
                     if await self.end(record, "failed"):
                         await self._store.release(self._holder, record.id)
                 except StoreUnavailable:
@@ -105,9 +108,10 @@ class Orphans:
                 return
 
     async def _run_again(self, record: StoredResponse) -> bool:
-        """Run an orphan again if no output of it was visible and this is configured. Returns False if it must be ended.
+        """Run an orphan again if this is configured and none of its output was visible. Returns False if it must be
+        ended.
 
-        Its owner may be slow instead of dead. Once the new attempt is stored, the store rejects the owner's writes.
+        Its owner may be slow instead of dead. After the new attempt is stored, the store rejects the owner's writes.
         """
         began = record.response.status == "in_progress"
         if self._recreate_run is None or record.request is None:
@@ -133,7 +137,7 @@ class Orphans:
         run.output.response.status = "queued"
         claimed = run.output.record()
         try:
-            # Compare-and-set: an owner that is slow, not dead, may have started it since and called tools.
+            # Compare-and-set: an owner that is slow instead of dead may have started it meanwhile and called tools.
             mine = await self._store.advance(
                 claimed, expected={record.response.status}, attempt=record.attempt
             )
@@ -143,22 +147,23 @@ class Orphans:
             raise
         if not mine or stored > OPENING:
             run.scope.abandon()
-            # The owner wrote while it was taken over.
+            # The owner wrote while the response was taken over.
             if mine and await self.end(claimed, "failed"):
                 await self._store.release(self._holder, record.id)
-            # Otherwise the lease is left to expire: if the owner dies after all, the response is found again.
+            # Otherwise let the lease expire: if the owner dies later, the response is found again.
             return True
         logger.info("response %s is run here", record.id)
         self._start(run, stored)
         return True
 
     async def end(self, record: StoredResponse, status: Literal["failed", "cancelled"]) -> bool:
-        """End a response without an owner: set its terminal status and complete its log, as far as they are missing.
-        One whose owner died as it ended gets the end that it was to have. False: the response has changed meanwhile.
+        """End a response without an owner: set its terminal status and complete its log, unless that was done before.
+        Returns False if the response changed meanwhile.
 
-        Its status and its output become visible at once. Before, it gets another attempt: from then on the store rejects
-        writes of an owner that is slow instead of dead, and the log does not change. Crash-safe: each step can be
-        resumed by another process.
+        If the owner died while it stored the end, the response gets that end instead of `status`. Status and output
+        become visible together. Before that, the attempt is increased: the store then rejects writes of an owner that
+        is slow instead of dead, so that the log does not change. If this process dies, another one can resume at each
+        step.
         """
         closing: list[bytes] | None = None
         if record.response.status in UNFINISHED:
@@ -185,7 +190,7 @@ class Orphans:
                 return False
         if not record.streamed:
             return True
-        if closing is None:  # who has ended it died before its log was complete
+        if closing is None:  # the process that ended it died before it completed the log
             closing, final = closing_events(await self._log(record.id), record.response)
             if final.output != record.response.output:
                 ended = msgspec.structs.replace(record, response=final)
@@ -197,7 +202,7 @@ class Orphans:
         return await self._store.count_events(record.id) if record.streamed else 0
 
     async def _log(self, response_id: str) -> list[bytes]:
-        """The events that are stored now."""
+        """Return the events that are stored now."""
         logged: list[bytes] = []
         count = await self._store.count_events(response_id)
         if count:

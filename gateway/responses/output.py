@@ -1,4 +1,5 @@
-"""What is made of a response by the model of one plan: its prompts, its generations, its items and events."""
+"""The `Output` of the Responses API: a response's prompts, generations, items and events, made with the model of one
+plan."""
 
 from __future__ import annotations
 
@@ -37,11 +38,12 @@ from gateway.wire.response import Response, Usage
 logger = logging.getLogger("gateway.responses.output")
 
 OPENING = 3
-"""Events of a background response before any output: created, queued, in progress. They are the same for every model."""
+"""Number of a background response's events before any output: created, queued, in progress. They do not depend on the
+model."""
 
 
 class ResponseOutput(Output[EventList]):
-    """A response, as items and events."""
+    """The output of a response, as lists of events."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class ResponseOutput(Output[EventList]):
         self.storage = storage
         self.in_background = plan.background
         self.handed_over = False
-        """Whether the process is stopped, and another one is to run this background response again."""
+        """Whether another process runs this background response again, because this process is being stopped."""
         self._services = services
         self._scope = scope
         self._quiet = quiet
@@ -87,7 +89,7 @@ class ResponseOutput(Output[EventList]):
             ),
         )
         self._first: Generation | None = None
-        """The first generation, until it is run. None also if a compaction comes before it."""
+        """The first generation, until it is run. Also None if a compaction must run before it."""
         self._generator = Generator(
             plan.model,
             plan.settings,
@@ -97,9 +99,9 @@ class ResponseOutput(Output[EventList]):
             made_at=plan.response.created_at,
         )
         self._has_called_tools = False
-        """Whether calls were run, which may have changed something."""
+        """Whether tool calls were run, which may have had side effects."""
         self._unsent: EventList = []
-        """Events that are not sent yet because a later step may still fail."""
+        """Events that are not sent yet, because storing the start of the response may fail."""
         self._compactor: Compactor | None = None
         if plan.compaction is not None:
             self._compactor = Compactor(
@@ -115,16 +117,16 @@ class ResponseOutput(Output[EventList]):
 
     @property
     def response(self) -> Response:
-        """The response as it is now."""
+        """The response in its current state."""
         return self.plan.response
 
     @property
     def counts_as_request(self) -> bool:
-        """One that may be run again is counted as a request by who runs it."""
+        """False for a response that may be run again. The process that runs it to its end counts it."""
         return self.plan.body is None and not self.handed_over
 
     def record(self) -> StoredResponse:
-        """The response as it is now, as it is stored."""
+        """Return the record of the response in its current state, for the store."""
         return self.storage.record(self.plan, self.assembler)
 
     # Before the work.
@@ -155,7 +157,7 @@ class ResponseOutput(Output[EventList]):
         return self._may_hold and self.model.may_refuse(None if first is None else first.request)
 
     def usage(self) -> Usage:
-        """So far; a compaction is a part of it, but not a turn."""
+        """Return the usage so far. It includes compactions, but they do not count as turns."""
         counts = tokens = self._generator.tokens
         if self._compactor is not None:
             counts = total((tokens, self._compactor.tokens))
@@ -196,7 +198,7 @@ class ResponseOutput(Output[EventList]):
             return []
         last = await self._generator.run(first, assembler, sink, together=self._quiet)
         if last and plan.store:
-            await sink(last)  # now: the end of the response waits for the store
+            await sink(last)  # send it now: the end of the response waits for the store
             return []
         return last
 
@@ -204,7 +206,7 @@ class ResponseOutput(Output[EventList]):
         """Run the turns of a response in which the gateway runs tools."""
         plan = self.plan
         if plan.approved and isinstance(sink, HeldSink):
-            sink = await sink.release()  # the calls are run once
+            sink = await sink.release()  # approved calls run only once
         calls = ToolCalls(
             plan.response.id,
             plan.toolset.bound_tools,
@@ -218,7 +220,7 @@ class ResponseOutput(Output[EventList]):
         try:
             async with AsyncExitStack() as sessions:
                 if last := await turns.run_all(first, sink, sessions, plan.approved):
-                    # Now: a cancellation while the sessions are closed would lose it.
+                    # Send it now: a cancellation while the sessions are closed would lose it.
                     await sink(last)
         finally:
             self._has_called_tools = calls.any_made
@@ -234,7 +236,7 @@ class ResponseOutput(Output[EventList]):
             self.status = "cancelled"
             return []
         opening: Sequence[Event] = ()
-        if not self.assembler.started:  # the model was not even asked
+        if not self.assembler.started:  # the response failed before the model was called
             opening = self.start()
         failed = self.assembler.fail(failure_code(error), error.message, self.usage())
         return self._ended([*opening, *self._unsent, *failed])
@@ -251,7 +253,7 @@ class ResponseOutput(Output[EventList]):
 
     @property
     def _may_be_handed_over(self) -> bool:
-        """Whether this is a background response that can be run again by another process."""
+        """Whether this is a background response that another process can run again."""
         store = self._services.store
         return (
             self.plan.kept_body is not None
@@ -281,5 +283,5 @@ class ResponseOutput(Output[EventList]):
         try:
             hook(response=self.plan.response)
         except Exception:
-            # An observer's failure must not become the client's.
+            # A hook's failure must not affect the client.
             logger.exception("a gateway_response_finished hook failed")

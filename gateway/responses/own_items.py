@@ -1,4 +1,4 @@
-"""The items that a request sends, as its response and its conversation keep them."""
+"""The items that a request sends, in the form in which its response and its conversation store them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _MAY_REPEAT = (items.ItemReference, items.Reasoning, items.LocalShellCallOutput)
 def own_items(
     sent: Sequence[items.Item],
 ) -> tuple[list[items.Item], frozenset[type[items.Item]]]:
-    """The items of a request, each with an id, and without a compaction trigger; and the types of all that were sent.
+    """Return the items of a request, each with an id and without a compaction trigger; and the types of all items that
+    were sent.
 
-    Raises for duplicate ids, since the model would read an item twice. References may repeat. So may reasoning, because some
-    clients send each part as a separate item, and ids that no server issued, such as the `__fake_id__` of openai-agents: each
-    repeated one is replaced by a new id.
+    Raises `InvalidRequest` for duplicate ids, because the model would read an item twice. Some ids may repeat, and
+    repeated ones are replaced by new ids: of references; of reasoning, because some clients send each part as a
+    separate item; and ids that no server issued, such as the `__fake_id__` of openai-agents.
     """
     own = with_unique_ids(with_ids(sent, new_id))
     seen: set[str] = set()
@@ -46,8 +47,8 @@ def own_items(
 
 
 _NO_ID: Final = re.compile(r"__\w*__|\.\.?|.*/.*", re.DOTALL)
-"""Ids that are replaced: those that stand for none, such as the `__fake_id__` of openai-agents, and those that no path of a URL can
-name."""
+"""Ids that are replaced: placeholders, such as the `__fake_id__` of openai-agents, and ids that cannot be part of a URL
+path."""
 _OFTEN_MISSING: Final = {
     content.OutputText: {"annotations", "logprobs"},
     items.Reasoning: {"encrypted_content"},
@@ -55,20 +56,20 @@ _OFTEN_MISSING: Final = {
     items.FileSearchCall: {"results"},
     items.SearchAction: {"sources"},
 }
-"""Members that a client may leave out when it sends an item again, or that it was not shown."""
+"""Fields that a client may leave out when it sends an item again, or that its answer did not contain."""
 _NOTHING: Final[tuple[Any, ...]] = (None, msgspec.UNSET, [], {}, "")
 _ABOUT_ITEMS: Final = {"id", "status", "phase", "created_by", "agent"}
-"""The same of all items."""
+"""Fields of any item that are ignored in comparisons."""
 
 
 def with_unique_ids(
     own: Sequence[items.Item], there: Iterable[items.Item] = ()
 ) -> list[items.Item]:
-    """The items, each with an id of its own: where several have one id, the later ones get a new id.
+    """Return the items with unique ids: if several have the same id, the later ones get new ids.
 
-    `there` are the items of the conversation that they are added to. An item with the id and the contents of one of these is
-    that item, sent again: it keeps its id, by which the conversation recognizes it. With other contents it is another item and
-    gets a new id, because a conversation has each id once. References keep the id of what they refer to.
+    `there` are the items of the conversation to which they are added. An item with the id and the contents of one of
+    these was sent again: it keeps its id, by which the conversation recognizes it. An item with the id but other
+    contents gets a new id, because ids are unique within a conversation. References keep the id of the referenced item.
     """
     ids = {item.id for item in own}
     known = {item.id: item for item in there if item.id in ids}
@@ -91,12 +92,13 @@ def with_unique_ids(
 
 
 def is_sent_again(item: items.Item, before: items.Item) -> bool:
-    """Whether a client has sent `before`, which has the same id, once more."""
+    """Whether `item` is `before`, sent again by a client. Both have the same id."""
     return type(item) is type(before) and _contents(item) == _contents(before)
 
 
 def count_sent_again(own: Sequence[items.Item], history: Sequence[items.Item]) -> int:
-    """The number of items at the beginning of `own` that are the last ones of `history`, sent again. Linear."""
+    """Return the number of items at the beginning of `own` that are the last items of `history`, sent again. Takes
+    linear time."""
     if not own or not history:
         return 0
     first = own[0].id
@@ -109,7 +111,8 @@ def count_sent_again(own: Sequence[items.Item], history: Sequence[items.Item]) -
 
 
 def _contents(value: Any) -> Any:
-    """What an item says, whichever of its optional members are given. JSON of the client's own is compared as it is."""
+    """Return the contents of an item in a comparable form, independent of which optional fields are given. Arbitrary
+    JSON values are compared without changes."""
     if isinstance(value, msgspec.Struct):
         left_out = _ABOUT_ITEMS if isinstance(value, items.ItemBase) else ()
         missing = _OFTEN_MISSING.get(type(value), ())
@@ -124,7 +127,7 @@ def _contents(value: Any) -> Any:
 
 
 def renamed(item: items.Item, new: str) -> items.Item:
-    """The item with the id `new`."""
+    """Return the item with the id `new`."""
     if isinstance(item, items.LocalShellCallOutput) and not item.call_id:
         return msgspec.structs.replace(item, id=new, call_id=item.id)
     return msgspec.structs.replace(item, id=new)

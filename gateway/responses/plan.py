@@ -45,7 +45,7 @@ class Plan(Struct, kw_only=True):
     input: Sequence[items.Item]
     """The request's own items, each with an id."""
     history: Sequence[items.Item]
-    """The items that it continues from, oldest first."""
+    """The items that the request continues from, oldest first."""
     turn: Turn
     toolset: Toolset
     settings: GenerationSettings
@@ -54,23 +54,23 @@ class Plan(Struct, kw_only=True):
     store: bool
     stream: bool
     shows_times: bool
-    """Whether the response says how long it took."""
+    """Whether the response shows how long it took."""
     background: bool
     conversation_id: str | None
     wants_logprobs: bool
     shows_ids: bool
     """Whether the tokens of log probabilities are shown by their ids."""
     seals_reasoning: bool
-    """Whether reasoning items carry `encrypted_content`."""
+    """Whether reasoning items contain `encrypted_content`."""
     summarizes_reasoning: bool
-    """Whether reasoning items carry their text also as a summary."""
+    """Whether reasoning items also contain their text as a summary."""
     owner: str | None
     previous_response_id: str | None
     max_tool_calls: int | None
     truncate: bool
     """Whether the oldest turns may be dropped from a prompt that is too long."""
     listings: Sequence[items.McpListTools] = ()
-    """Tool lists that the response shows first; without ids."""
+    """Tool lists that the response shows first. They have no ids yet."""
     include: Sequence[str] = ()
     """The request's `include` values."""
     approved: Sequence[ApprovedCall] = ()
@@ -82,14 +82,14 @@ class Plan(Struct, kw_only=True):
     body: bytes | None = None
     """The request body, if it is stored with the response."""
     kept_body: bytes | None = None
-    """The request body of a background response, to be stored if a stop of this process hands it over. None if it contains
-    credentials, which are not stored."""
+    """The request body of a background response. It is stored if the response is handed over because this process
+    stops. None if it contains credentials, which are not stored."""
     generates: bool = True
-    """Whether the model is called at all. If not, the response only extends the conversation."""
+    """Whether the model is called. If not, the response only extends the conversation."""
     compaction: CompactionSettings | None = None
-    """Whether, and when, the response compacts its history."""
+    """The condition under which the response compacts its history; None if it never does."""
     preamble: int = 0
-    """The number of items of the turn that a stored prompt has put before the conversation."""
+    """Number of items that a stored prompt adds to the turn before the conversation."""
 
 
 async def make_plan(
@@ -102,10 +102,10 @@ async def make_plan(
     unstored: Mapping[str, Sequence[items.Item]] | None = None,
     model_name: str | None = None,
 ) -> Plan:
-    """Plan a response, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
+    """Plan a response with the model `model_name`, by default the model that the request names. Raises a `GatewayError`
     that names the invalid parameter.
 
-    `unstored` has the histories of responses that are not stored but that the request may continue from, by id.
+    `unstored` maps ids of responses that are not stored, but that the request may continue from, to their histories.
     """
     known = (unstored or {}).get(request.previous_response_id or "")
     extended = check_response_request(request, services, goes_on=known is not None)
@@ -183,7 +183,7 @@ async def make_plan(
         response=initial_response(
             request, model.name, sampling, shown, conversation_id, prompt, store=store
         ),
-        # Each item is in one of the two. A conversation recognizes by its ids what it has.
+        # Each item is in one of the two. A conversation recognizes items that were sent again by their ids.
         input=own[again:],
         history=[*history, *own[:again]] if again else history,
         turn=turn,

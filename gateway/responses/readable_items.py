@@ -1,5 +1,5 @@
-"""Items that renderers do not know, as those that they know: messages between agents, results without a call, and
-calls of tools that other servers ran."""
+"""Conversion of items that renderers do not know to items that they know: messages between agents, results without a
+call, and calls of tools that other servers ran."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ _CONVERTED: Final = frozenset(
     }
 )
 _FOREIGN: Final = re.compile(r"gAAAA[\w-]{60,}={0,2}")
-"""A Fernet token, as OpenAI's server makes them."""
+"""A Fernet token, as made by OpenAI's server."""
 _UNREADABLE: Final = "(Content that another server encrypted, which this model cannot read.)"
 
 
 def readable(
     context: Sequence[items.Item], kinds: Collection[type[items.Item]]
 ) -> Sequence[items.Item]:
-    """`context`, whose items have the types `kinds`, as renderers take it. Each item becomes one item with its id."""
+    """Return `context` with items of types that renderers know. Each item becomes one item with the same id. `kinds`
+    are the types of the items."""
     if _CONVERTED.isdisjoint(kinds):
         return context
     return [_readable(item) if type(item) in _CONVERTED else item for item in context]
@@ -117,7 +118,8 @@ def _screenshot(taken: ComputerScreenshot) -> InputImage | InputText:
 
 
 def _said(item_id: str, heading: str, content: Sequence[ToolOutputContent]) -> items.Message:
-    """A message to the model. The heading is in the first text, so that each part keeps its place."""
+    """Return a user message with a heading. The heading is part of the first text, if there is one, so that the indices
+    of the parts do not change."""
     parts: list[MessageContent] = [_part(part) for part in content]
     if parts and isinstance(first := parts[0], InputText):
         parts[0] = msgspec.structs.replace(first, text=f"{heading}\n{first.text}")

@@ -24,11 +24,11 @@ MakeEvent: TypeAlias = Callable[..., events.Event]
 
 
 def closing_events(logged: Sequence[bytes], response: Response) -> tuple[list[bytes], Response]:
-    """The events that end a log, and the final response in the last of them.
+    """Return the events that complete a log, and the final response, which the last event contains.
 
-    `logged` is the whole log; `response` has its terminal status, and the output as far as it was stored. Logged events
-    are kept: open items are closed as they were stored, or else as incomplete with their logged content. Stored items
-    that are not in the log are added.
+    `logged` is the whole log. `response` has its terminal status, and the output as far as it was stored. Open items
+    are closed in their stored state if that fits the log, otherwise as incomplete with their logged content. Stored
+    items that are not in the log are added.
     """
     recovery = _Recovery([decode_event(event) for event in logged])
     if not logged:
@@ -61,12 +61,12 @@ class _Recovery:
         return number
 
     def output(self) -> list[items.Item]:
-        """All items in order; finished once `close` was called."""
+        """Return all finished items, in order. After `close`, all items are finished."""
         view = [self._items[index] for index in sorted(self._items)]
         return [each.finished for each in view if each.finished is not None]
 
     def begin(self, response: Response) -> None:
-        """Emit the initial events, for a log that is empty."""
+        """Emit the initial events of an empty log."""
         begun = msgspec.structs.replace(
             response,
             status="queued",
@@ -81,7 +81,7 @@ class _Recovery:
 
     def close(self, stored: Sequence[items.Item]) -> None:
         """Close every open item, and add stored items that are not in the log."""
-        # Close an item with an open part first: gateway-run calls that precede it may still have been running.
+        # Close items with an open part first: gateway-run calls before them may still have been running.
         for index, view in sorted(self._items.items(), key=lambda pair: not pair[1].has_open_part):
             if view.finished is None:
                 known = stored[index] if index < len(stored) else None
@@ -98,7 +98,7 @@ class _Recovery:
             return
         view = self._items.get(getattr(event, "output_index", -1))
         if view is None:
-            return  # about the response as a whole
+            return  # an event of the response as a whole
         view.summary.take(event)
         match event:
             case events.OutputItemDone():

@@ -1,4 +1,4 @@
-"""Running a background response again if its process died, or was stopped, before any output was visible."""
+"""Running a background response again if its process died or was stopped before any output was visible."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from gateway.wire.request import decode_response_request
 
 
 def keep_body(plan: Plan, body: bytes, services: Services) -> None:
-    """Keep the request body of a background response, which may have to be run again. It is stored with the response if that is
-    configured, or else when the response is handed over. One that contains credentials is not kept."""
+    """Keep the request body of a background response, so that the response can be run again. The body is stored with
+    the response if that is configured, otherwise when the response is handed over. A body that contains credentials is
+    not kept."""
     if plan.background and not plan.has_credentials:
         plan.kept_body = body
         plan.body = body if services.config.server.rerun_lost else None
 
 
 async def recreate_run(record: StoredResponse, services: Services) -> ResponseAnswer:
-    """A prepared answer for the stored response, with the same id. Raises `GatewayError` if it cannot be run here, also because its
-    owner's key was revoked or has expired. An authenticator cannot be asked again without the request."""
+    """Prepare an answer for a stored response, with the same id. Raises `GatewayError` if it cannot be run here, for
+    example because the owner's key was revoked or has expired. Authenticator plugins are not consulted, because there
+    is no HTTP request."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
     with called_by(Caller(services.authenticator.owner(record.owner))):

@@ -1,4 +1,4 @@
-"""Storing a response: as it waits, as it begins, and as it ends."""
+"""Storing a response when it is queued, when it begins, and when it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("gateway.responses.storage")
 
 
 class ResponseStorage:
-    """What the store keeps of one response, whichever model makes it."""
+    """Stores one response, whichever model answers."""
 
     def __init__(self, services: Services, scope: RunScope) -> None:
         self.attempt = 0
@@ -32,12 +32,12 @@ class ResponseStorage:
         self._services = services
         self._scope = scope
         self._lost = False
-        """Whether another process has ended the response, or runs it, since it was queued."""
+        """Whether another process has ended or taken over the response since it was queued."""
         self.count_events: Callable[[], int] = lambda: 0
-        """The number of events of a background response that clients may have seen."""
+        """Returns the number of a background response's events that clients may have seen."""
 
     def record(self, plan: Plan, assembler: ResponseAssembler) -> StoredResponse:
-        """The response as it is now, as it is stored."""
+        """Return the record of the response in its current state."""
         return StoredResponse(
             response=snapshot(plan.response),
             input=plan.input,
@@ -45,14 +45,15 @@ class ResponseStorage:
             conversation_id=plan.conversation_id,
             owner=plan.owner,
             streamed=plan.background and plan.stream,
-            # A finished response is not run again, and its input is among its items.
+            # A finished response is not run again, and its input is stored as items.
             request=plan.body if plan.response.status in UNFINISHED else None,
             attempt=self.attempt,
             results=dict(assembler.items.results),
         )
 
     def queued_again(self, plan: Plan) -> StoredResponse:
-        """The response as it was before it ran, to be run by another process. Its next attempt: the store rejects writes of this one."""
+        """Return the record of the response as it was before it ran, for another process to run it. Its attempt is
+        increased, so that the store rejects later writes of this process."""
         response = snapshot(plan.response)
         response.status = "queued"
         response.output = []
@@ -69,7 +70,8 @@ class ResponseStorage:
         )
 
     async def begin(self, record: StoredResponse) -> bool:
-        """Store that a queued response is in progress, by its `record`. Returns False if another process has ended it, or runs it."""
+        """Store the `record` of a queued response that is now in progress. Returns False if another process has ended
+        or taken over the response."""
         store = self._services.store
         if store is None:
             return True
@@ -77,10 +79,11 @@ class ResponseStorage:
         return not self._lost
 
     async def end(self, plan: Plan, assembler: ResponseAssembler) -> bool:
-        """Store the response before its terminal event is sent. Returns False if another process has ended it already.
+        """Store the ended response, before its terminal event is sent. Returns False if another process has ended it
+        already.
 
-        A foreground response that cannot be stored fails: a completed response is always stored. Raises `StoreUnavailable`
-        for a background response, which another process ends when its lease expires.
+        A foreground response that cannot be stored becomes a failed one: completed responses are always stored. Raises
+        `StoreUnavailable` for a background response; another process then ends it when its lease expires.
         """
         store = self._services.store
         if self._lost:
@@ -92,7 +95,7 @@ class ResponseStorage:
             if plan.background:
                 done = await self._end_in_background(store, plan, assembler)
             else:
-                # First: where the conversation cannot keep it, the response is stored as the failure that it is then.
+                # Before the response is stored: if its conversation is full, the response becomes a failed one.
                 await self._keep_in_conversation(store, plan, assembler)
                 await store.put(self.record(plan, assembler))
             failed = False
@@ -113,9 +116,9 @@ class ResponseStorage:
     ) -> bool:
         """Store the end of a background response. Returns False if another process has ended it.
 
-        A client may continue the conversation as soon as the response has ended, so the items are added before that. The
-        ending is stored first, so that no other process can end the response differently, and another process can complete it
-        if this one dies.
+        A client may continue the conversation as soon as the response has ended, so the items are added before that.
+        The ending is stored first, so that no other process can end the response differently, and another process can
+        complete it if this one dies.
         """
         record = self.record(plan, assembler)
         if goes_into_conversation(record):
@@ -129,7 +132,8 @@ class ResponseStorage:
     async def _keep_in_conversation(
         self, store: ResponseStore, plan: Plan, assembler: ResponseAssembler
     ) -> None:
-        """Add the response to its conversation. One that is too large for it has failed."""
+        """Add the response to its conversation. If it is too large for the conversation, the response becomes a failed
+        one."""
         try:
             kept = await add_to_conversation(
                 store, self.record(plan, assembler), self._services.conversation_bounds
@@ -139,6 +143,6 @@ class ResponseStorage:
             self._fail(assembler, error, error.message)
 
     def _fail(self, assembler: ResponseAssembler, error: GatewayError, message: str) -> None:
-        """Make a response that has ended well a failed one."""
+        """Change an ended response to a failed one."""
         self._scope.error = error
         assembler.mark_failed(failure_code(error), message)

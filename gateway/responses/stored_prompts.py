@@ -1,4 +1,4 @@
-"""Stored prompts: finding the one that a request names, and putting in the request's variables."""
+"""Stored prompts: finding the prompt that a request names, and inserting the request's variables."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ _Values: TypeAlias = Mapping[str, PromptVariable]
 
 
 class FilledPrompt(Struct, frozen=True, kw_only=True):
-    """What a stored prompt adds to a request."""
+    """A stored prompt with the request's variables."""
 
     messages: Sequence[items.Item]
-    """Messages before the conversation. They are not part of it."""
+    """Messages that precede the conversation, without being part of it."""
     shown: JsonObject
-    """The parameter as the response shows it, with the version that was used."""
+    """The `prompt` parameter as the response shows it, with the version that was used."""
 
 
 async def with_prompt(
     request: ResponseRequest, services: Services, owner: str | None
 ) -> tuple[ResponseRequest, FilledPrompt | None]:
-    """The request with the instructions of the prompt that it names, if any; its own take precedence.
+    """Return the request with the instructions of the prompt that it names, and that prompt, if any. The request's own
+    instructions take precedence.
 
-    Raises `NotFound` for an unknown prompt or version, and `InvalidRequest` for unknown, missing or misplaced variables.
+    Raises `NotFound` for an unknown prompt or version, and `InvalidRequest` for unknown, missing or misplaced
+    variables.
     """
     prompt = request.prompt
     if prompt is None:
@@ -134,7 +136,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_size(template: PromptTemplate, values: _Values, limit: int) -> None:
-    """A variable may stand in many places: check the size of the texts before they are made."""
+    """Raise `InvalidRequest` if the texts with their variables would be too large. Called before they are made, because
+    a variable may occur many times."""
     lengths = {name: len(_plain(value) or "") for name, value in values.items()}
     size = sum(
         len(text) + sum(lengths[name] for name in _PLACEHOLDER.findall(text))
@@ -149,14 +152,14 @@ def _check_size(template: PromptTemplate, values: _Values, limit: int) -> None:
 
 
 def _plain(value: PromptVariable) -> str | None:
-    """The text of a variable; None for an image or a file."""
+    """Return the text of a variable; None for an image or a file."""
     if isinstance(value, str):
         return value
     return value.text if isinstance(value, InputText) else None
 
 
 def _text(template: str, values: _Values, place: str) -> str:
-    """The template with its variables. What is put in is not looked at again."""
+    """Insert the variables into a text template. Placeholders within inserted texts are not replaced."""
 
     def put_in(found: re.Match[str]) -> str:
         name = found[1]
@@ -186,7 +189,7 @@ def _message(template: TemplateMessage, values: _Values) -> items.Message:
 
 
 def _parts(template: str, values: _Values) -> Iterator[MessageContent]:
-    """The template as parts: an image or a file stands between the texts before and after it."""
+    """Yield the template as parts. An image or a file is a part between the texts before and after it."""
     pending: list[str] = []
     for number, piece in enumerate(_PLACEHOLDER.split(template)):
         if number % 2 == 0:

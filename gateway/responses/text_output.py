@@ -1,4 +1,4 @@
-"""What a request asks of the text of its response: the format, and log probabilities."""
+"""The parameters of a request for the text of its response: text format and log probabilities."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _TEXT = TextFormat()
 def text_format_of(
     request: ResponseRequest, *, extended: bool = True
 ) -> tuple[TextFormat, ParamPath]:
-    """The format of the final text; and the place of what sets it, if `text.format` does not. Raises `InvalidRequest` if
-    several parameters do. `extended`: see `refuse`."""
+    """Return the format of the final text, and the path of the parameter that sets it, which is empty for
+    `text.format`. Raises `InvalidRequest` if several parameters set it. `extended`: see `refuse`."""
     config = request.text.format
     if isinstance(config, PlainText) and not (extended and request.structures):
         return _TEXT, ()
@@ -37,7 +37,7 @@ def text_format_of(
 
 
 def logprobs_of(request: ResponseRequest) -> int | None:
-    """Number of alternatives per token; None if log probabilities were not requested."""
+    """Return the number of alternatives per token; None if log probabilities were not requested."""
     if request.top_logprobs:
         return request.top_logprobs
     return 0 if "message.output_text.logprobs" in (request.include or ()) else None

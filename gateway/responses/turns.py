@@ -1,4 +1,4 @@
-"""The turns of a response: the calls that were approved, and compaction between generations."""
+"""The turn loop of a response: the loop of all APIs, with approved calls and compaction between generations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.wire.items import Compaction, Item
 
 
 class ResponseTurns(TurnLoop[EventList]):
-    """The generations of one response."""
+    """Runs the generations of one response."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class ResponseTurns(TurnLoop[EventList]):
         self._assembler = assembler
         self._compactor = compactor
         self._compacted: Sequence[Item] | None = None
-        """The items that the last compaction has left of the conversation, if there was one between generations."""
+        """The items that remained of the conversation after the last compaction between generations; None if there was
+        none."""
 
     async def run_all(
         self,
@@ -41,7 +42,7 @@ class ResponseTurns(TurnLoop[EventList]):
         sessions: AsyncExitStack,
         approved: Sequence[ApprovedCall],
     ) -> EventList | None:
-        """Like `run`, but `approved` calls are run first; their results are part of the first prompt."""
+        """Like `run`, but first run the `approved` calls. Their results are part of the first prompt."""
         if not approved:
             return await self.run(first, sink, sessions)
         for call in approved:
@@ -64,7 +65,7 @@ class ResponseTurns(TurnLoop[EventList]):
 
     def _context(self, first: Turn) -> Sequence[Item]:
         made = self._items.finished_items
-        # Items before the last compaction are replaced by it.
+        # The last compaction replaces the items before it.
         begun = max(
             (i + 1 for i, item in enumerate(made) if isinstance(item, Compaction)), default=0
         )
