@@ -1,1 +1,1 @@
-"""Chat Completions: the same deltas, assembled as choices."""
+"""The Chat Completions API: planning an answer, and assembling deltas to choices."""

@@ -3,9 +3,9 @@
 It is pure and synchronous. It interprets the deltas; a writer produces the output, as chunks for a stream
 (`gateway.chat.chunks`) or as a message for a non-streaming answer (`gateway.chat.message`).
 
-Guarantees: the role comes first; call indices are dense from 0; arguments add up to what the model wrote, or `{}` for
-none; there is one finish reason. Messages that the Responses API shows as several items are joined to one `content`,
-separated by blank lines; so is reasoning. Calls of tools that the gateway runs are not shown.
+Guarantees: the role comes first; call indices are dense from 0; arguments add up to the text that the model wrote, or
+to `{}` if there is none; there is one finish reason. Messages that the Responses API shows as several items are joined
+to one `content`, separated by blank lines; so is reasoning. Calls of tools that the gateway runs are not shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gateway.tools.roles import FUNCTION, CallRole
 from gateway.wire.chat import FinishReason
 
 SEPARATOR = "\n\n"
-"""Between two messages, or two reasoning sections, of one choice."""
+"""Separates two messages, or two reasoning sections, of one choice."""
 
 
 class ChoiceWriter(Protocol):
@@ -51,7 +51,7 @@ class ChoiceWriter(Protocol):
     def refusal(self, text: str) -> bytes: ...
 
     def call(self, index: int, call_id: str, name: str, *, custom: bool) -> bytes:
-        """Start a call. `custom`: its input is free text."""
+        """Start a call. `custom`: whether its input is free text."""
         ...
 
     def call_input(self, index: int, text: str, *, custom: bool) -> bytes: ...
@@ -63,7 +63,7 @@ class CitingWriter(ChoiceWriter, Protocol):
     """Writes a choice with cited spans."""
 
     def begin_citation(self) -> bytes:
-        """Begin a cited span with the next text."""
+        """Begin a cited span. It starts with the next text."""
         ...
 
     def end_citation(self, sources: Sequence[CitedSource]) -> bytes:
@@ -96,7 +96,8 @@ class ChoiceAssembler:
         citing: CitingWriter | None = None,
     ) -> None:
         """`calls_finish` is the finish reason of a choice with calls. `lead` is text that precedes the model's output
-        (`echo`). `citing` is the writer if it annotates cited spans; otherwise they are ordinary text."""
+        (`echo`). `citing` is the same object as `writer` if that annotates cited spans. If it is None, cited spans are
+        ordinary text."""
         self._writer = writer
         self._roles = roles
         self._new_id = new_id
@@ -131,7 +132,7 @@ class ChoiceAssembler:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def end(self, held: Sequence[Delta], reason: EngineFinish) -> bytes:
-        """Handle the end of a generation; `held` are its last deltas."""
+        """Handle the end of a generation. `held` are its last deltas. Returns the bytes to send."""
         sent = self.feed(held)
         self._ended = reason
         self._block = None

@@ -1,4 +1,4 @@
-"""Writing a choice as chunks of a stream: server-sent events, built from a precomputed frame and the new content."""
+"""Writing a choice as the chunks of a stream: server-sent events, built from precomputed parts and the new content."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ChunkWriter:
         usage_so_far: Callable[[], CompletionUsage] | None,
         first: bytes = b"",
     ) -> None:
-        """`token_ids`: the list in which tokens that are not yet shown are collected, if tokens are shown.
-        `usage_so_far`: returns the usage for each chunk, if chunks show it; otherwise, with `includes_usage`, each
-        chunk has a null. `first` is appended to the first chunk."""
+        """`head` is the common beginning of all chunks. `token_ids` collects the token ids that no chunk has shown yet;
+        None if they are not shown. `usage_so_far` returns the usage for each chunk, if chunks show it; otherwise, with
+        `includes_usage`, each chunk contains a null. `first` is appended to the first chunk."""
         self._legacy = legacy
         self._shows_logprobs = logprobs
         self._token_ids = token_ids
@@ -110,7 +110,7 @@ class ChunkWriter:
         )  # fmt: skip
 
     def _tokens(self) -> bytes:
-        """The tokens that no chunk has shown yet."""
+        """Return the field with the token ids that no chunk has shown yet."""
         if self._token_ids is None:
             return b""
         part = b',"token_ids":%b' % encode(self._token_ids)

@@ -1,4 +1,4 @@
-"""Citations in a choice: the removal of their marks from the text, and annotations."""
+"""Citations in a choice: replacing their marks in the text, and writing annotations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AnnotatedWriter(ChoiceWriter, Protocol):
     """Writes a choice whose text can have annotations."""
 
     def annotate(self, annotations: Sequence[UrlAnnotation]) -> bytes:
-        """Add the annotations of the whole text. Called at most once, before `finish`."""
+        """Write the annotations of the whole text. Called at most once, before `finish`."""
         ...
 
 
@@ -36,9 +36,9 @@ class CitedWriter:
     whole content; `end_index` is exclusive. Annotations are written together at the end, as the accumulators of the
     official clients expect.
 
-    Chat Completions has annotations of the type `url_citation` alone, and clients reject answers with others. So a file
-    is cited by the path of its content in this API: an uploaded file where its mark was removed, with an empty range; a
-    container's file over the target of its `sandbox:` link.
+    Chat Completions has only annotations of the type `url_citation`, and clients reject others. A file is therefore
+    cited by the URL path of its contents in this API. The annotation of an uploaded file is an empty range at the
+    position of the removed mark; the annotation of a container file covers the target of its `sandbox:` link.
     """
 
     def __init__(self, writer: AnnotatedWriter) -> None:
@@ -54,13 +54,13 @@ class CitedWriter:
         self._annotations: list[UrlAnnotation] = []
 
     def called(self, result: ToolResult) -> bytes:
-        """Register a result, whose sources can be cited afterwards. Returns the text held back until now."""
+        """Register the result of a call. Its sources can be cited afterwards. Returns the text that was held back."""
         out = self._held()
         self._sources.update(by_cursor(result.sources))
         self._files.update(by_mark(result.files))
         if result.container_files:
             self._container_files.update(by_path(result.container_files))
-            # A reader knows the files of its start.
+            # A reader does not notice files that are added later.
             self._links = SandboxLinkReader(self._container_files)
         return out
 
@@ -97,14 +97,14 @@ class CitedWriter:
 
     def finish(self, reason: FinishReason, stop_reason: str | int | None) -> bytes:
         out = self._held()
-        if self._waiting:  # of a mark at the end of the text
+        if self._waiting:  # tokens of a mark at the end of the text
             out += self._write("")
         if self._annotations:
             out += self._writer.annotate(self._annotations)
         return out + self._writer.finish(reason, stop_reason)
 
     def _held(self) -> bytes:
-        """Text held back because it could have become a mark or a link."""
+        """Return the text that was held back because it could have become a mark or a link."""
         return self._encoded(self._reader.finish()) + self._linked(self._links.finish())
 
     def _encoded(self, pieces: Sequence[Piece]) -> bytes:
@@ -137,7 +137,7 @@ class CitedWriter:
         return out
 
     def _annotate(self, url: str, title: str, length: int = 0) -> None:
-        """Add an annotation of the last `length` characters."""
+        """Add an annotation that covers the last `length` characters."""
         start, end = self._length - length, self._length
         cited = AnnotatedUrl(url=url, title=title, start_index=start, end_index=end)
         self._annotations.append(UrlAnnotation(url_citation=cited))

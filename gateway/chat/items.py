@@ -1,4 +1,4 @@
-"""Conversion of chat messages to items, the input of every renderer."""
+"""Conversion of chat messages to items, which all renderers take as input."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from gateway.wire.common import JsonObject
 
 
 class ChatItems(Struct, frozen=True):
-    """Items, and the index of each item's message."""
+    """Items, and for each item the index of its message."""
 
     items: list[items.Item]
     origins: list[int]
 
 
 def items_of(messages: Sequence[chat.Message]) -> ChatItems:
-    """Convert `messages` to items. An assistant message becomes reasoning, message and calls, in this order. The message is left out
-    if it has no text, unless it would then be taken for a part of another one: calls after a text of its own.
+    """Convert `messages` to items. An assistant message becomes a reasoning item, a message and calls, in this order.
+    The message is left out if it has no text, unless its calls would then seem to belong to a preceding assistant
+    message with text.
 
-    Images that the assistant made are the result of a call before the message's own calls. Of its audio the transcript is read. Raises
-    `Unsupported` for audio without one, which is not stored.
+    Images that the assistant made become the result of a call before the message's own calls. Audio is replaced by its
+    transcript. Raises `Unsupported` for audio without a transcript, because audio is not stored.
     """
     reader = _Reader()
     for index, message in enumerate(messages):
-        if type(message) is chat.UserMessage and type(message.content) is str:  # as many are
+        if type(message) is chat.UserMessage and type(message.content) is str:  # the common case
             part = content.InputText(text=message.content)
             reader.items.append(items.Message(role="user", content=[part]))
             reader.origins.append(index)
@@ -46,7 +47,7 @@ class _Reader:
         self._custom: set[str] = set()
         """Ids of calls of custom tools."""
         self._functions: list[tuple[str, str]] = []
-        """Names and generated ids of legacy calls without a result."""
+        """Names and generated ids of legacy calls that have no result yet."""
 
     def read(self, message: chat.Message, index: int) -> None:
         match message:
@@ -106,7 +107,8 @@ class _Reader:
             )
 
     def _made(self, images: Sequence[chat.MadeImage], index: int) -> None:
-        """Add images that the assistant made, as the result of a call. None is fetched: an image elsewhere is shown as its address."""
+        """Add images that the assistant made, as the result of a call. Images are not fetched: one that is not a data
+        URL is shown as its address."""
         call_id = f"call_image_{index}"
         call = items.FunctionCall(call_id=call_id, name=IMAGE_GENERATION, arguments="{}")
         self._add(call, index)
@@ -128,7 +130,7 @@ class _Reader:
 
 
 def _transcript(audio: JsonObject, index: int) -> str:
-    """What was said in earlier audio of the assistant."""
+    """Return the transcript of earlier audio of the assistant. Raises `Unsupported` if there is none."""
     said = audio.get("transcript")
     if not isinstance(said, str) or not said:
         raise Unsupported(
@@ -139,7 +141,7 @@ def _transcript(audio: JsonObject, index: int) -> str:
 
 
 def _is_answer(item: items.Item) -> bool:
-    """Whether this is a message of the assistant with text."""
+    """Whether `item` is a message of the assistant with text."""
     return type(item) is items.Message and item.role == "assistant" and bool(item.content)
 
 
@@ -165,7 +167,7 @@ def _user_part(part: chat.UserPart) -> content.MessageContent:
 def _shared_part(
     part: chat.ToolPart,
 ) -> content.InputText | content.InputImage | content.InputFile:
-    """A part of the messages of users and of tools."""
+    """Convert a part that messages of users and of tools may contain."""
     match part:
         case chat.TextPart(text=text):
             return content.InputText(text=text)

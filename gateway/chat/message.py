@@ -44,7 +44,7 @@ class ChoiceCollector:
         legacy: bool,
         token_ids: list[int] | None,
     ) -> None:
-        """`token_ids`: the list in which the choice's tokens are collected, if tokens are shown."""
+        """`token_ids` is the list to which the choice's token ids are appended; None if they are not shown."""
         self._index = index
         self._reasoning_fields = reasoning_fields
         self._legacy = legacy
@@ -97,7 +97,7 @@ class ChoiceCollector:
         return self._finish is not None
 
     def choice(self) -> wire.Choice:
-        """The finished choice."""
+        """Return the finished choice."""
         assert self._finish is not None, "a choice is finished before it is shown"
         return wire.Choice(
             index=self._index,

@@ -1,4 +1,4 @@
-"""The answers of Chat Completions: what is made of the choices of one plan."""
+"""The `Output` of Chat Completions: the choices of an answer, made with the model of one plan."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class ChatOutput(ChoicesOutput):
             await store.put_completion(await order.record(self.answer()))
         except StoreUnavailable as error:
             logger.warning("%s could not be stored: %s", self.plan.id, error.message)
-            self._last = b""  # the end of a choice that is not stored is not sent
+            self._last = b""  # the end of an answer that is not stored is not sent
             scope.error = error
             self.fail(error)
         return True
@@ -125,7 +125,7 @@ class ChatOutput(ChoicesOutput):
             logger.exception("a gateway_chat_finished hook failed")
 
     def answer(self) -> ChatCompletion:
-        """The completion with its finished choices; all of them if it was made."""
+        """Return the completion with its finished choices. If the answer succeeded, these are all choices."""
         plan, style = self.plan, self.plan.style
         choices = [
             choice.message.choice()
@@ -167,7 +167,7 @@ ChatAnswer: TypeAlias = Answer[ChatPlan, bytes, ChatOutput]
 def chat_answer(
     plan: ChatPlan, services: Services, attempts: Attempts[ChatPlan] | None = None
 ) -> ChatAnswer:
-    """The answer to a chat request, which is not prepared yet. `attempts` has the models that are left."""
+    """Return the answer to a chat request, not prepared yet. `attempts` provides the plans of the remaining models."""
     scope = RunScope(services, name="a completion", api="chat")
     return Answer(
         plan, services, scope, lambda plan, before: ChatOutput(plan, services, scope), attempts
@@ -178,7 +178,7 @@ class ChatChoice(Choice):
     """One choice, with its own generator, parser, assembler and tool sessions."""
 
     def __init__(self, index: int, plan: ChatPlan, services: Services, *, gathers: bool) -> None:
-        """`gathers`: whether the complete choice is needed at the end, as it is without streaming."""
+        """`gathers`: whether the complete choice is collected, which is always the case without streaming."""
         style = plan.style
         self._index = index
         self._plan = plan
@@ -187,7 +187,7 @@ class ChatChoice(Choice):
         self._aligner = LogprobAligner(shows_ids=style.shows_ids) if style.logprobs else None
         self._token_ids: list[int] | None = [] if style.token_ids else None
         self.message: ChoiceCollector | None = None
-        """The whole choice, if it is needed."""
+        """Collects the whole choice, if `gathers`."""
         self.observer: OutputObserver | None = None
         if (
             style.token_ids
@@ -212,7 +212,7 @@ class ChatChoice(Choice):
         super().__init__(generator, together=not style.stream)
 
     def begin_chat(self, first: Generation, head: bytes) -> None:
-        """Begin the choice with its `first` generation. `head` is what each chunk begins with."""
+        """Begin the choice with its `first` generation. `head` is the common beginning of all chunks."""
         plan, style = self._plan, self._plan.style
         writer = self._annotated_writer(first, head)
         tools = None
@@ -258,8 +258,8 @@ class ChatChoice(Choice):
 
 
 class _AssembledChoice:
-    """Writes a choice by its assembler. Calls of tools that the gateway runs are not shown, but their sources can be cited. Implements
-    `gateway.loop.choices.ChoiceWriter`."""
+    """Writes a choice with its assembler. Calls of tools that the gateway runs are not shown, but their sources can be
+    cited. Implements `gateway.loop.choices.ChoiceWriter`."""
 
     def __init__(self, assembler: ChoiceAssembler, cited: CitedWriter | None) -> None:
         self.feed = assembler.feed

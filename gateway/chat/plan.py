@@ -45,7 +45,7 @@ class ChatPlan(Struct, frozen=True, kw_only=True):
     n: int
     style: ChatStyle
     to_store: CompletionToStore | None
-    """The data to store with the answer, if it is stored."""
+    """The request data to store with the answer; None if it is not stored."""
 
 
 async def make_chat_plan(
@@ -57,7 +57,7 @@ async def make_chat_plan(
     trace_headers: Mapping[str, str] | None = None,
     model_name: str | None = None,
 ) -> ChatPlan:
-    """Plan an answer, by the model `model_name` if that is not the one that the request names. Raises a `GatewayError`
+    """Plan an answer with the model `model_name`, by default the model that the request names. Raises a `GatewayError`
     that names the invalid parameter."""
     extended = check_chat_request(request, services)
     model = services.lookup.model(model_name or request.model)

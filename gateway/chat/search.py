@@ -16,7 +16,8 @@ WEB_SEARCH = type_of(WebSearchTool)
 
 
 def searching_tools(offered: AvailableTools, omitted: OmittedTools) -> Sequence[BoundTool]:
-    """The available web search tools. Raises `Unsupported` if there are none, unless unavailable tools may be omitted."""
+    """Return the available web search tools. Raises `PermissionDenied` if the principal may not use them, and
+    `Unsupported` if there are none, unless unavailable tools may be omitted."""
     found = offered.by_type.get(WEB_SEARCH, ())
     if not found and WEB_SEARCH in offered.forbidden:
         raise PermissionDenied(
@@ -36,7 +37,7 @@ def searching_tools(offered: AvailableTools, omitted: OmittedTools) -> Sequence[
 
 
 def web_search(options: WebSearchOptions) -> WebSearchTool:
-    """The equivalent tool of the Responses API."""
+    """Return the equivalent tool of the Responses API."""
     size, location = options.search_context_size, options.user_location
     return WebSearchTool(
         search_context_size=UNSET if size is None else size,

@@ -1,4 +1,4 @@
-"""Storing chat completions that are created with `store: true`."""
+"""Storing chat completions whose requests have `store: true`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
     sampling: Sampling
 
     async def record(self, completion: ChatCompletion) -> StoredCompletion:
-        """The stored form of a completion: without fields that only streaming or only non-streaming answers have."""
+        """Return the record of a completion, without the fields that only streaming or only non-streaming answers
+        have."""
         sent, sampling = self.sent, self.sampling
         fields: dict[str, Any] = msgspec.structs.asdict(completion)
         fields |= dict.fromkeys(
@@ -57,7 +58,7 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
 def to_store(
     request: ChatRequest, sampling: Sampling, owner: str | None
 ) -> CompletionToStore | None:
-    """The data to store with an answer to `request`; None if it is not stored."""
+    """Return the data to store with an answer to `request`; None if the answer is not stored."""
     if not request.store:
         return None
     return CompletionToStore(

@@ -1,4 +1,4 @@
-"""What the answer to a chat request shows, and in which form."""
+"""The options of a chat request that determine the content and the form of its answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.wire.items import Message
 
 
 class ChatStyle(Struct, frozen=True, kw_only=True):
-    """What an answer shows, and in which form."""
+    """The content and the form of an answer."""
 
     reasoning_fields: Sequence[str]
     """The fields that contain reasoning; if empty, reasoning is not shown."""
@@ -30,16 +30,16 @@ class ChatStyle(Struct, frozen=True, kw_only=True):
     continuous_usage: bool
     token_ids: bool
     times: bool
-    """Whether it says how long it took."""
+    """Whether the answer shows how long it took."""
     prompt_logprobs: bool
     service_tier: str | None
-    """The request's value."""
+    """The value in the request."""
     lead: str
     """Text that precedes the output of each choice (`echo`)."""
 
 
 def style_of(request: ChatRequest, services: Services, toolset: Toolset, turn: Turn) -> ChatStyle:
-    """The style that `request` asks for, whose tools and turn are resolved."""
+    """Return the style that `request` asks for. `toolset` and `turn` were made from it."""
     options = request.stream_options
     legacy = request.legacy
     calls_finish: FinishReason = "function_call" if legacy else "tool_calls"

@@ -11,7 +11,7 @@ from gateway.wire.chat import FinishReason, UrlAnnotation
 
 
 class TeeWriter:
-    """Writes chunks and also collects the message. Implements `gateway.chat.assembler.ChoiceWriter`."""
+    """Writes chunks, and also collects the message. Implements `gateway.chat.assembler.ChoiceWriter`."""
 
     def __init__(self, chunks: ChunkWriter, message: ChoiceCollector) -> None:
         self._chunks = chunks

@@ -12,7 +12,7 @@ from gateway.wire.tools import decode_tools
 
 
 def check_chat_tools(config: Config) -> None:
-    """Raise `ConfigurationError` for names that have no table in `[tools]`."""
+    """Raise `ConfigurationError` for a name in `server.chat_tools` that has no table in `[tools]`."""
     for name in config.server.chat_tools:
         if name not in config.tools and name.partition(".")[0] not in config.tools:
             raise ConfigurationError(
@@ -23,9 +23,10 @@ def check_chat_tools(config: Config) -> None:
 def chat_servers_of(
     name: str, servers: ToolServer, chat_tools: Sequence[str]
 ) -> list[Callable[[], Sequence[ToolServer]]]:
-    """Select from `servers` by `chat_tools`: `name` selects those that every request has, `name.label` a single one.
+    """Select tool servers from `servers`, which the configuration calls `name`. In `chat_tools`, `name` selects the
+    servers that every request has, and `name.label` selects a single one.
 
-    Raises `ConfigurationError`.
+    Raises `ConfigurationError` for a server that cannot be offered.
     """
     found: list[Callable[[], Sequence[ToolServer]]] = []
     for wanted in chat_tools:
@@ -40,7 +41,7 @@ def chat_servers_of(
 def _labelled_server(
     wanted: str, servers: ToolServer, label: str
 ) -> Callable[[], Sequence[ToolServer]]:
-    """The server that a request would select by `label`."""
+    """Return a function that returns the server that a request would select by `label`."""
     try:
         [entry] = decode_tools([{"type": servers.request_type, "server_label": label}])
         server = checked(servers, SessionContext(entry=entry))

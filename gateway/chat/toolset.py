@@ -1,4 +1,4 @@
-"""The tools of a chat request: its own, web search, and those that the configuration adds."""
+"""The tools of a chat request: its own tools, web search, and the tools that the configuration adds."""
 
 from __future__ import annotations
 
