@@ -1,4 +1,4 @@
-"""The answers of Completions: what is made of the choices of each prompt."""
+"""The `Output` of Completions: the choices of each prompt, made with one model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gateway.wire.ids import new_id
 
 
 class CompletionOutput(ChoicesOutput):
-    """The answer to a request of Completions, as chunks or whole."""
+    """The answer to a Completions request, as chunks or as one object."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class CompletionOutput(ChoicesOutput):
         return failed_chunk(error) if self._request.stream else b""
 
     def answer(self) -> Completion:
-        """The whole answer, once it was made."""
+        """Return the whole answer, after it was made."""
         shows_prompt = self._request.prompt_logprobs is not None
         times = self.times() if self._request.timings_per_token else None
         return Completion(
@@ -114,7 +114,8 @@ def completion_answer(
     services: Services,
     attempts: Attempts[PreparedCompletion] | None = None,
 ) -> CompletionAnswer:
-    """The answer to a request, whose prompts the engine has accepted. `attempts` has the models that are left."""
+    """Return the answer to a request whose prompts the engine has accepted. `attempts` provides the plans of the
+    remaining models."""
     scope = RunScope(services, name="a completion", api="completions")
     answer_id = new_id("cmpl-")
 
@@ -138,7 +139,7 @@ class TextChoice(Choice):
         number: int,
         head: bytes,
     ) -> None:
-        """`number` is that of the prompt, and `index` that of the choice among all."""
+        """`number` is the index of the prompt. `index` is the index of the choice among the choices of all prompts."""
         first, text, tokenizer = (
             prepared.generations[number],
             prepared.texts[number],
@@ -194,7 +195,7 @@ class _TextWriter:
     """Writes a choice of text. Implements `gateway.loop.choices.ChoiceWriter`."""
 
     def __init__(self, writer: CompletionWriter, *, mute: bool) -> None:
-        """`mute`: whether the output is not shown, and does not count."""
+        """`mute`: whether the output is neither shown nor counted."""
         self.feed = writer.feed
         self.end = writer.end
         self._writer = writer

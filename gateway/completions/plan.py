@@ -1,4 +1,4 @@
-"""Planning an answer of Completions: one generation for each prompt."""
+"""Planning a Completions answer: one generation for each prompt."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _RAW = RawOutput()
 
 
 class PreparedCompletion(Struct, frozen=True):
-    """The model of an answer, and one generation per prompt, each accepted by the engine."""
+    """The plan of an answer: its model, and one generation per prompt, which the engine has accepted."""
 
     model: ServedModel
     generations: Sequence[Generation]
     texts: Sequence[str | None]
-    """The text of each prompt, as it was sent if it was not truncated; None if it is not echoed."""
+    """The text of each prompt that is echoed, unchanged unless the prompt was truncated. None for others."""
     tokenizer: Tokenizer
     settings: GenerationSettings
 
@@ -70,8 +70,8 @@ async def prepare_completion(
     trace_headers: Mapping[str, str] | None = None,
     model_name: str | None = None,
 ) -> PreparedCompletion:
-    """Plan an answer by the model `model_name`, by default the one that the request names, and let the engine check its
-    prompts. Raises a `GatewayError` that is to be answered with an HTTP status."""
+    """Plan an answer with the model `model_name`, by default the model that the request names, and let the engine check
+    its prompts. Raises a `GatewayError` that is answered with an HTTP status."""
     with CompletionParams(request):
         model = services.lookup.model(model_name or request.model)
         tokenizer = model.engine.tokenizer
@@ -188,7 +188,7 @@ def _structure(request: CompletionRequest, model: ServedModel) -> Constraint | N
 async def _decided(
     prompt: Prompt, policies: Policies, tokenizer: Tokenizer
 ) -> Prompt | PolicyRefusal:
-    """The prompt as the policies let it pass. Token ids are shown to them as text."""
+    """Return the prompt as the policies changed it, or their refusal. Policies receive token ids as text."""
     text = (
         prompt
         if isinstance(prompt, str)
@@ -214,7 +214,8 @@ async def _token_ids(
 def _truncated(
     token_ids: Sequence[int], request: CompletionRequest, model: ServedModel
 ) -> Sequence[int]:
-    """The last `truncate_prompt_tokens` tokens of the prompt; for -1, as many as leave room for the answer."""
+    """Return the last `truncate_prompt_tokens` tokens of the prompt. For -1, return as many as leave room for the
+    answer."""
     most = request.truncate_prompt_tokens
     if most == -1:
         context = model.info.max_model_len

@@ -1,4 +1,4 @@
-"""The output format of Completions: the model's text as it is, without a renderer."""
+"""The output format of Completions, which passes the model's text through unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing a choice of Completions from the model's raw text, as chunks or as one string."""
+"""Writing a Completions choice from the model's raw text, as chunks or as one object."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from gateway.wire.common import encode
 from gateway.wire.content import LOWEST_LOGPROB
 
 Logprobs: TypeAlias = tuple[bytes, ...]
-"""The elements of each list of `CompletionLogprobs`, as JSON: those of a long prompt are made beside other requests."""
+"""For each list of `CompletionLogprobs`, its elements as JSON. For a long prompt, they are made in a thread, so that
+other requests are not blocked."""
 
 _LISTS: Final = wire.CompletionLogprobs.__struct_fields__
 _NOTHING: Final[Logprobs] = (b"",) * len(_LISTS)
 _AT_ONCE = 1024
-"""Number of tokens that are converted at once."""
+"""Number of tokens that are converted in one piece."""
 
 
 class Echo:
-    """The prompt, as the beginning of a choice's text."""
+    """The prompt that a choice's text begins with (`echo`)."""
 
     def __init__(self, text: str, first_token: str, first_shown: str, *, shows_ids: bool) -> None:
-        """`first_token` is the text of the prompt's first token, which has no log probability, and `first_shown` what is shown
-        for it. `shows_ids`: see `LogprobAligner`."""
+        """`first_token` is the text of the prompt's first token, which has no log probability; `first_shown` is shown
+        for it in `tokens`. `shows_ids`: see `LogprobAligner`."""
         self.text = text
         self.logprobs: Logprobs = _NOTHING
-        """The prompt's tokens."""
+        """The log probabilities of the prompt's tokens."""
         self._first_token = first_token
         self._first_shown = first_shown
         self._shows_ids = shows_ids
 
     def read(self, scores: Sequence[TokenLogprob | None]) -> None:
-        """Read the prompt's log probabilities, which the engine has reported."""
+        """Convert the prompt's log probabilities, as the engine reported them."""
         offset, decoder = 0, codecs.getincrementaldecoder("utf-8")("replace")
         parts: list[Logprobs] = []
         for at in range(0, len(scores), _AT_ONCE):
@@ -61,7 +62,7 @@ class Echo:
 
 
 class CompletionWriter:
-    """Writes a choice's text, as chunks or as one string. Implements `gateway.loop.writers.GenerationWriter`."""
+    """Writes a choice's text, as chunks or as one object. Implements `gateway.loop.writers.GenerationWriter`."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class CompletionWriter:
         includes_usage: bool,
         usage_so_far: Callable[[], CompletionUsage] | None,
     ) -> None:
-        """`head`: the common beginning of chunks; None if the answer is not streamed. `aligner` is given if log
-        probabilities are shown. `mute`: do not show the model's output."""
+        """`head` is the common beginning of all chunks; None if the answer is not streamed. `aligner` is given if log
+        probabilities are shown. `mute`: whether the model's output is not shown."""
         self._index = index
         self._begin = None if head is None else b'%b{"index":%d,"text":' % (head, index)
         self._echo = echo
@@ -107,14 +108,14 @@ class CompletionWriter:
         out = b"" if self._begun else self._begin_text()
         for delta in deltas:
             if isinstance(delta, RefusalDelta):
-                continue  # the API has no place for it; the finish reason tells
+                continue  # the API has no field for it; the finish reason shows it
             if not isinstance(delta, TextDelta):
                 raise TypeError("raw output is text alone")
             out += self._write(delta)
         return out
 
     def end(self, held: Sequence[Delta], reason: FinishReason) -> bytes:
-        """Write the end of the text; `held` are its last deltas."""
+        """Write the end of the text. `held` are its last deltas. Returns the bytes to send."""
         if reason == "length" or reason == "content_filter":
             self.finish_reason = reason
         return self.feed(held)
@@ -141,7 +142,7 @@ class CompletionWriter:
         )
 
     def _begin_text(self) -> bytes:
-        """The echoed prompt, if any."""
+        """Write the echoed prompt, if any. Returns the bytes to send."""
         self._begun = True
         echo = self._echo
         if echo is None:
@@ -169,7 +170,7 @@ class CompletionWriter:
     def choice(
         self, prompt_logprobs: list[dict[int, PromptLogprob] | None] | None
     ) -> wire.CompletionChoice:
-        """The finished choice."""
+        """Return the finished choice."""
         shows_tokens = self._token_ids is not None
         return wire.CompletionChoice(
             index=self._index,
@@ -209,7 +210,7 @@ class CompletionWriter:
         )  # fmt: skip
 
     def _score(self, token: TokenLogprob, completion_logprobs: wire.CompletionLogprobs) -> None:
-        """Record one token."""
+        """Append the log probability of one token to the lists."""
         _score(token, self._offset, completion_logprobs)
         self._offset += len(self._decoder.decode(token.bytes))
 
@@ -230,7 +231,7 @@ class CompletionWriter:
 
 
 def _score(token: TokenLogprob, offset: int, lists: wire.CompletionLogprobs) -> None:
-    """Record one token, which begins at `offset`."""
+    """Append the log probability of a token that begins at `offset` to `lists`."""
     lists.text_offset.append(offset)
     lists.tokens.append(token.token)
     lists.token_logprobs.append(max(token.logprob, LOWEST_LOGPROB))
@@ -248,7 +249,7 @@ def _joined(parts: Sequence[Logprobs]) -> Logprobs:
 
 
 def _object(logprobs: Logprobs) -> Any:
-    """The lists as JSON, in the place of `CompletionLogprobs`."""
+    """Return the lists as JSON, in the form of `CompletionLogprobs`."""
     shown = (
         b'"%b":[%b]' % (name.encode(), each) for name, each in zip(_LISTS, logprobs, strict=True)
     )

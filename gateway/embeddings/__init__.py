@@ -1,1 +1,1 @@
-"""The Embeddings API, and models that do nothing else."""
+"""The Embeddings API."""

@@ -1,4 +1,4 @@
-"""One answer of the Embeddings API: from its inputs to its vectors."""
+"""Making an answer of the Embeddings API, from its inputs to its vectors."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ from gateway.wire.ids import new_id
 T = TypeVar("T")
 
 _ENCODED_AT_ONCE = 32
-"""Vectors that are encoded before the event loop gets its turn."""
+"""Number of vectors that are encoded before other tasks of the event loop may run."""
 
 
 class EmbeddingRun:
-    """One answer, prepared. `run` never raises but for the cancellation of its task: what fails is `scope.error`."""
+    """A prepared answer. A failure of `run` or `vectors` does not raise; it is `scope.error`. They raise
+    `CancelledError` if their task is cancelled."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class EmbeddingRun:
         *,
         several: bool,
     ) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`."""
+        """Reserves a place in the model's queue. Raises `RateLimited` if the queue is full."""
         self.services = services
         self.scope = RunScope(
             services, name="an embedding", api="embeddings", subject="The embeddings"
@@ -79,12 +80,13 @@ class EmbeddingRun:
         self._several = several
 
     async def run(self) -> EmbeddingList | None:
-        """The whole answer; None where it failed."""
+        """Return the whole answer; None if it failed."""
         with self.scope.registered():
             return await self._run(self._answer)
 
     async def vectors(self) -> Sequence[array[float]] | None:
-        """In place of `run`: the vectors alone; None where it failed. No shutdown waits for it: its caller's does."""
+        """Return the vectors without encoding them; None if the request failed. Use this or `run`. A shutdown does not
+        wait for this call; it waits for the run that made it."""
         return await self._run(self._checked_vectors)
 
     async def _run(self, make: Callable[[EmbeddingResult], Awaitable[T]]) -> T | None:
@@ -154,11 +156,10 @@ async def prepare_embeddings(
     model_name: str | None = None,
     owner: str | None = None,
 ) -> EmbeddingRun:
-    """Make the plan of an answer. `model_name`: the model, if it is not the one that the request names.
+    """Prepare an answer by the model `model_name`, by default the model that the request names. Raises `GatewayError`
+    for failures that are answered with an HTTP status.
 
-    Raises `GatewayError` for failures that are answered by an HTTP status.
-
-    `size` is the body's, in bytes: a hint of how long tokenizing takes.
+    `size` is the size of the request body in bytes. It indicates how long tokenizing takes.
     """
     model, engine = services.lookup.embedding_model(model_name or request.model)
     info = engine.embedding

@@ -1,4 +1,4 @@
-"""One answer of the rerank or score API: from its texts to their scores."""
+"""Making an answer of the rerank or score API, from its texts to their scores."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ T = TypeVar("T")
 
 
 class ScoringRun:
-    """One answer, prepared. `scores` and what is made of them never raise but for the cancellation of their task: what
-    fails is `scope.error`."""
+    """A prepared answer. A failure of `answer` or `scores` does not raise; it is `scope.error`. They raise
+    `CancelledError` if their task is cancelled."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class ScoringRun:
         *,
         api: str,
     ) -> None:
-        """Takes a place in the model's queue: raises `RateLimited`. `params` names places in `request` as in the
-        client's. `api` is the short name of the API."""
+        """Reserves a place in the model's queue. Raises `RateLimited` if the queue is full. `params` translates
+        positions in `request` to positions in the client's request. `api` is the short name of the API."""
         self.services = services
         self.scope = RunScope(services, name="a scoring", api=api, subject="The scoring")
         self.scope.reserve(model)
@@ -67,12 +67,13 @@ class ScoringRun:
         self._params = params
 
     async def answer(self, make: Callable[[ScoreResult], T]) -> T | None:
-        """What `make` makes of the scores; None where they failed."""
+        """Return the result of `make` for the scores; None if the request failed."""
         with self.scope.registered():
             return await self._through(make)
 
     async def scores(self) -> Sequence[float] | None:
-        """In place of `answer`: the scores alone; None where they failed. No shutdown waits for it: its caller's does."""
+        """Return the scores; None if the request failed. Use this or `answer`. A shutdown does not wait for this call;
+        it waits for the run that made it."""
         return await self._through(lambda result: result.scores)
 
     async def _through(self, make: Callable[[ScoreResult], T]) -> T | None:
@@ -106,8 +107,8 @@ async def prepare_rerank(
     model_name: str | None = None,
     owner: str | None = None,
 ) -> ScoringRun:
-    """Make the plan of an answer. `model_name`: the model, if it is not the one that the request names. Raises
-    `GatewayError` for failures that are answered by an HTTP status."""
+    """Prepare an answer by the model `model_name`, by default the model that the request names. Raises `GatewayError`
+    for failures that are answered with an HTTP status."""
     pairs = [(request.query, document) for document in request.documents]
     params = ScoringParams(("query", "documents"), (False, True), one_query=True)
     return await _prepare(
@@ -167,7 +168,8 @@ async def _prepare(
 async def _decided(
     pairs: Sequence[TextPair], policies: Policies, params: ScoringParams
 ) -> Sequence[TextPair]:
-    """The pairs as the policies let them pass. Each text is shown to them once."""
+    """Return the pairs as the policies changed them. Policies receive each text once. Raises `InvalidRequest` for a
+    refusal."""
     distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
     decided = await policies.texts(distinct)
     if isinstance(decided, PolicyRefusal):
@@ -191,7 +193,8 @@ def _check_truncation(request: ScoringParameters, info: ScoringInfo, model: str)
 
 
 def reranked(request: RerankRequest, model: str, result: ScoreResult) -> RerankAnswer:
-    """The answer of the rerank API: the best first, and in the order of the request where scores are equal."""
+    """Return the answer of the rerank API, with the best document first. Documents with equal scores are in the order
+    of the request."""
     scores, documents = result.scores, request.documents
     order = sorted(range(len(scores)), key=lambda index: -scores[index])
     return RerankAnswer(
@@ -212,7 +215,7 @@ def reranked(request: RerankRequest, model: str, result: ScoreResult) -> RerankA
 
 
 def score_list(model: str, result: ScoreResult) -> ScoreList:
-    """The answer of the score API."""
+    """Return the answer of the score API."""
     return ScoreList(
         id=new_id("score-"),
         created=int(time.time()),
