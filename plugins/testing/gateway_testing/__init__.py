@@ -1,10 +1,11 @@
-"""Test support for plugin authors and client developers. The running gateway never imports it.
+"""Test support for plugin authors and client developers. A running gateway never imports it.
 
 The contract kits (`ApiContract`, `EngineContract`, `EmbeddingContract`, `ScoreContract`, `LimitCountersContract`,
-`OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`, `ResponseStoreContract`,
-`RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass one and provide its fixture, and the
-inherited tests check your plugin. `PluginRegistry` is the `registry` of a context. `check_plugin` checks its installation.
-`ApiContract` and `RendererContract` use the engine `scripted`, and so need `litegate-scripted` too.
+`OutputParserContract`, `PolicyContract`, `RendererContract`, `RouterContract`, `ToolServerContract`,
+`ResponseStoreContract`, `RequestAuthenticatorContract`, `UsageCountersContract`) are pytest classes: subclass one and
+provide its fixture, and the inherited tests check your plugin. `PluginRegistry` is the `registry` of a context.
+`check_plugin` checks the installation of a plugin. `ApiContract` and `RendererContract` use the engine `scripted`, and
+therefore need `litegate-scripted` too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ __all__ = [
     "load_plugins",
 ]
 
-# Imported on demand: each needs packages of its own.
+# Imported on demand: each needs other packages.
 _ORIGINS = {
     "ApiContract": "gateway_testing.api_contract",
     "EmbeddingContract": "gateway_testing.embedding_contract",

@@ -48,12 +48,12 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
     method: str = "POST"
     path: str
     body: Any = None
-    """Sent as JSON; bytes are sent as they are."""
+    """The body, sent as JSON; bytes are sent unchanged."""
     headers: Mapping[str, str] = {}
 
 
 class _Used:
-    """A plugin that keeps what is used."""
+    """A plugin that records the usage that is reported to it."""
 
     def __init__(self) -> None:
         self.seen: list[AnswerUsage] = []
@@ -69,19 +69,19 @@ class ServedApi:
     def __init__(self, gateway: RunningGateway, name: str, used: Sequence[AnswerUsage]) -> None:
         self.gateway = gateway
         self.used = used
-        """What was used, oldest first."""
+        """The reported usage, oldest first."""
         [self.api] = [each.api for each in gateway.services.apis if each.name == name]
         self._address = urlsplit(gateway.base_url).netloc
 
     @property
     def routes(self) -> list[Route]:
-        """The routes that have a path of their own."""
+        """The routes that are selected by their path alone, not also by a header."""
         return [route for route in self.api.routes if route.header is None]
 
     def connect(
         self, request: ApiRequest, *, key: str | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        """Send a request with the key of that name. The caller reads the answer and closes the connection."""
+        """Send a request with the API key named `key`. The caller reads the answer and closes the connection."""
         connection = HTTPConnection(self._address, timeout=120)
         headers = {"content-type": "application/json", **request.headers}
         if key is not None:
@@ -93,7 +93,7 @@ class ServedApi:
         return connection, connection.getresponse()
 
     def send(self, request: ApiRequest, *, key: str | None = "ada") -> Reply:
-        """The whole answer."""
+        """Send a request, and return the whole answer."""
         connection, answer = self.connect(request, key=key)
         try:
             return Reply(
@@ -112,34 +112,34 @@ class ServedApi:
 
 
 class ApiContract(ClosingContract, OnAsyncio):
-    """Subclass this and set `name`; and for an API that generates, define `generation` and set `endings`.
+    """Subclass this and set `name`. For an API that generates, also define `generation` and set `endings`.
 
-    The gateway has the models `m` and `small`, which repeat what they are told unless it is something special.
+    The gateway has the models `m` and `small`, which repeat the text of a request, except for some special texts.
     """
 
     name: ClassVar[str]
     """The API's name in the configuration."""
     config: ClassVar[Mapping[str, Any]] = {}
-    """The table `[apis.<name>]`. To test `keep_alive`, let it be sent after half a second of silence at most."""
+    """The table `[apis.<name>]`. To test `keep_alive`, it must configure an interval of at most half a second."""
     endings: ClassVar[Sequence[bytes]] = ()
-    """What a stream ends with, well or badly: exactly one of them occurs, once."""
+    """The possible endings of a stream, after success or failure: exactly one of them occurs in a stream, once."""
     keep_alive: ClassVar[bytes | None] = None
-    """What is sent in a stream's silence; None: nothing."""
+    """The bytes that are sent while a stream has no events; None if nothing is sent."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def plugins(cls) -> Sequence[object]:
-        """Modules with hooks that are not installed, such as the plugin itself."""
+        """Modules with hooks that are not installed as plugins, such as the tested plugin itself."""
         return ()
 
     def generation(self, text: str, *, model: str, stream: bool) -> ApiRequest | None:
-        """A request that lets `model` answer `text`, with a stream or as a whole. None if the API has none of this kind."""
+        """A request that makes `model` answer `text`, streamed or as a whole. None if the API has no such requests."""
         return None
 
     @pytest.fixture(scope="class")
     @classmethod
     def more_tables(cls, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-        """Further tables of `gateway.toml`, such as `resources`."""
+        """Additional tables of `gateway.toml`, such as `resources`."""
         return {}
 
     @pytest.fixture(scope="class")
@@ -150,7 +150,8 @@ class ApiContract(ClosingContract, OnAsyncio):
         more_tables: Mapping[str, Any],
         tmp_path_factory: pytest.TempPathFactory,
     ) -> Iterator[ServedApi]:
-        """A gateway that serves the API, with keys of Ada, Bob (for one model) and Cyd (who may ask once a minute)."""
+        """A gateway that serves the API, with API keys of Ada, Bob (for one model only) and Cyd (one request a
+        minute)."""
         folder = tmp_path_factory.mktemp("api")
         with cls.serving(cls.name, cls.config, plugins, more_tables, folder) as served:
             yield served
@@ -164,7 +165,7 @@ class ApiContract(ClosingContract, OnAsyncio):
         more_tables: Mapping[str, Any],
         folder: Path,
     ) -> Iterator[ServedApi]:
-        """A gateway that serves the API `name`, until the context is left."""
+        """Run a gateway that serves the API `name` until the context is left."""
         used = _Used()
         model = {"engine": "scripted", "scripted": {"rules": _RULES}}
         keys = [_key("ada"), {**_key("bob"), "models": ["small"]}, {**_key("cyd"), "requests_per_minute": 1}]  # fmt: skip
@@ -178,7 +179,8 @@ class ApiContract(ClosingContract, OnAsyncio):
             yield ServedApi(gateway, name, used.seen)
 
     def test_its_routes_are_described(self, served: ServedApi) -> None:
-        """In `/openapi.json`, by the docstrings of their handlers. Files of a page need no description."""
+        """Routes are described in `/openapi.json`, by the docstrings of their handlers. Files of a page need no
+        description."""
         answer = served.send(ApiRequest(method="GET", path="/openapi.json"))
         paths = json.loads(answer.body)["paths"]
         for route in served.routes:
@@ -191,7 +193,7 @@ class ApiContract(ClosingContract, OnAsyncio):
 
     @pytest.mark.parametrize("kind", _ERRORS, ids=lambda kind: kind.__name__)
     def test_an_error_keeps_its_meaning(self, kind: type[GatewayError], served: ServedApi) -> None:
-        """Its kind of status (4xx or 5xx; 401 and 429 exactly), its headers and its message."""
+        """An error keeps the class of its status (4xx or 5xx; 401 and 429 exactly), its headers and its message."""
         error = kind("It is the reason.")
         reply = served.api.error(error, "req_1")
         assert reply.status // 100 == error.status // 100
@@ -200,7 +202,7 @@ class ApiContract(ClosingContract, OnAsyncio):
         assert error.headers.items() <= dict(reply.headers).items(), "its headers are lost"
 
     def test_a_request_without_a_key_is_refused(self, served: ServedApi) -> None:
-        """In the API's own envelope. Public routes need none."""
+        """The refusal has the form of the API's errors. Public routes need no key."""
         for route in served.routes:
             answer = served.send(_to(route), key=None)
             if route.public:
@@ -217,7 +219,7 @@ class ApiContract(ClosingContract, OnAsyncio):
             self._is_error(served, served.send(missing), 404, missing.path)
 
     def test_a_bad_body_is_the_clients_mistake(self, served: ServedApi) -> None:
-        """Each route that takes JSON answers with a 4xx, and with a 413 if the body is too large."""
+        """Each route that takes JSON answers a bad body with a 4xx status, and a body that is too large with 413."""
         for route in served.routes:
             if route.takes is None or route.method in ("GET", "DELETE"):
                 continue
@@ -226,7 +228,7 @@ class ApiContract(ClosingContract, OnAsyncio):
                 sent = ApiRequest(method=request.method, path=request.path, body=body)
                 answer = served.send(sent)
                 if 200 <= answer.status < 300 and body in (b"", b"null"):
-                    continue  # all its fields are optional
+                    continue  # all fields of the request are optional
                 self._is_error(served, answer, range(400, 500), f"{route.path} with {body[:20]!r}")
             large = b'{"a": "' + b"x" * _MAX_BYTES + b'"}'
             sent = ApiRequest(method=request.method, path=request.path, body=large)
@@ -234,7 +236,7 @@ class ApiContract(ClosingContract, OnAsyncio):
 
     @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
     def test_an_answer_is_counted_once(self, stream: bool, served: ServedApi) -> None:
-        """For who has asked, in the API's name."""
+        """Usage is reported for the principal of the request, with the name of the API."""
         before = len(served.used)
         answer = served.send(self._asked("hello there", stream=stream))
         assert answer.status == 200, answer.body
@@ -250,7 +252,7 @@ class ApiContract(ClosingContract, OnAsyncio):
 
     @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
     def test_a_model_that_is_not_there_is_a_404(self, stream: bool, served: ServedApi) -> None:
-        """Likewise one that the key may not use."""
+        """A model that the API key may not use is a 404 too."""
         request = self._asked("hello", stream=stream, model="no-such-model")
         self._is_error(served, served.send(request), 404, "an unknown model")
         request = self._asked("hello", stream=stream)
@@ -282,7 +284,7 @@ class ApiContract(ClosingContract, OnAsyncio):
         self._is_idle(served, "m")
 
     def test_a_stream_ends_once(self, served: ServedApi) -> None:
-        """Also if the engine fails in its midst."""
+        """This also holds if the engine fails during the stream."""
         for text in ("hello there", "break down"):
             body = served.send(self._asked(text, stream=True)).body
             found = {ending: body.count(ending) for ending in self.endings}
@@ -327,7 +329,7 @@ class ApiContract(ClosingContract, OnAsyncio):
         return request
 
     def _asked_anyhow(self, text: str, *, model: str = "m") -> ApiRequest:
-        """As a whole if the API has such requests, and otherwise with a stream."""
+        """A request for a whole answer if the API has such requests, otherwise for a stream."""
         whole = self.generation(text, model=model, stream=False)
         return whole or self._asked(text, stream=True, model=model)
 
@@ -359,7 +361,7 @@ def _key(name: str) -> dict[str, Any]:
 
 
 def _to(route: Route) -> ApiRequest:
-    """A request to `route` with nothing that it would accept."""
+    """A request to `route` that it does not accept: with malformed JSON, if it takes a body."""
     path = re.sub(r"\{\w+:\w+\}", "x", route.path)
     return ApiRequest(
         method=route.method, path=path, body=b"{" if route.takes is not None else None
@@ -382,7 +384,7 @@ def _keys(value: Any) -> Any:
 
 
 def _wait_until(condition: Callable[[], object]) -> None:
-    """Wait up to a minute."""
+    """Wait for up to a minute until `condition` is true."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "it does not become true"

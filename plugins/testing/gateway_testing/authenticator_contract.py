@@ -24,12 +24,12 @@ HOSTILE: tuple[Mapping[str, str], ...] = (
     {"authorization": "Bearer " + "." * 5_000},
     {"authorization": "Bearer a.b.c", "x-api-key": "' OR 1=1 --"},
 )
-"""Headers that no authenticator has a principal for."""
+"""Headers for which no authenticator returns a principal."""
 
 
 @pytest.mark.anyio
 class RequestAuthenticatorContract(ClosingContract, OnAsyncio):
-    """Subclass it and give the fixtures `authenticator` and `credentials`."""
+    """Subclass this and provide the fixtures `authenticator` and `credentials`."""
 
     @pytest.fixture
     def authenticator(self) -> RequestAuthenticator:
@@ -38,7 +38,7 @@ class RequestAuthenticatorContract(ClosingContract, OnAsyncio):
 
     @pytest.fixture
     def credentials(self) -> Mapping[str, str]:
-        """Headers of a request that it accepts."""
+        """Headers of a request that the authenticator accepts."""
         raise NotImplementedError("give a fixture credentials")
 
     async def use_once(self, opened: RequestAuthenticator) -> None:
@@ -58,7 +58,7 @@ class RequestAuthenticatorContract(ClosingContract, OnAsyncio):
     async def test_it_refuses_what_it_does_not_know_or_asks_the_next(
         self, authenticator: RequestAuthenticator, headers: Mapping[str, str]
     ) -> None:
-        """It breaks with no other error, and nobody becomes a principal by accident."""
+        """It raises no other error, and no such request gets a principal."""
         try:
             found = await authenticator.authenticate(
                 Credentials(path="/v1/responses", headers=headers)
@@ -70,7 +70,7 @@ class RequestAuthenticatorContract(ClosingContract, OnAsyncio):
     async def test_it_does_not_block_the_event_loop(
         self, authenticator: RequestAuthenticator, credentials: Mapping[str, str]
     ) -> None:
-        """It is called for each request, on the event loop."""
+        """The authenticator is called for each request, on the event loop."""
         async with loop_stays_free("the authenticator"):
             await authenticator.authenticate(Credentials(path="/v1/responses", headers=credentials))
             await self.use_once(authenticator)

@@ -26,8 +26,8 @@ from gateway_testing.probed_engine import ProbedEngine
 @pytest.mark.anyio
 class EngineContract(ClosingContract, ProbedEngine):
     """Subclass this and provide a fixture `engine`: an open engine. The asynchronous fixture may have any scope up to
-    module scope. To test everything, use a model that seldom ends by itself, or a prompt that leads to a long answer, and give the
-    fixture `reopen`.
+    module scope. To run all tests, use a model whose answers are long, or a prompt that leads to a long answer, and
+    provide the fixture `reopen`.
     """
 
     prompt: ClassVar[str] = PROMPT
@@ -35,7 +35,7 @@ class EngineContract(ClosingContract, ProbedEngine):
     bad_token_ids: ClassVar[Sequence[int]] = (-1, 2**40)
     """Ids outside the vocabulary."""
     image_text: ClassVar[str] = ""
-    """What the model's chat template writes for an image, for engines with the capability `images` whose
+    """The text of the model's chat template for an image. For engines with the capability `images` whose
     `ModelInfo.placeholders` is `template`."""
     placeholder_index: ClassVar[int] = 0
     """The placeholder's index among the tokens of `image_text`."""
@@ -51,7 +51,7 @@ class EngineContract(ClosingContract, ProbedEngine):
         )
 
     def request(self, engine: Engine, **settings: Any) -> EngineRequest:
-        """A greedy request for 24 tokens, with a fresh id. `settings` are those of `Probe.request`."""
+        """A greedy request for 24 tokens, with a new id. `settings` are arguments of `Probe.request`."""
         return self.probe(engine).request(**settings)
 
     async def use_once(self, opened: Engine) -> None:
@@ -184,7 +184,7 @@ class EngineContract(ClosingContract, ProbedEngine):
         await self.holds(engine, steering.what_a_trigger_begins_is_enforced)
 
     async def test_the_tokenizer_takes_any_text_there_and_back(self, engine: Engine) -> None:
-        """Texts are in normal form, because some vocabularies normalize."""
+        """The texts are in Unicode normal form, because some vocabularies normalize them."""
         await self.holds(engine, checks.the_tokenizer_goes_there_and_back)
         tokenizer = engine.tokenizer
         assert tokenizer is not None

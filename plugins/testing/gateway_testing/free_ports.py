@@ -1,7 +1,7 @@
-"""Ports for servers that a test starts later, or again.
+"""Reserving ports for servers that a test starts later, or again.
 
-A port that was looked up and let go may be another's when the server starts: the system gives it to whoever asks for any port,
-and to connections. A port that a socket is bound to is given to neither.
+If a test only looks up a free port, another program may have it when the server starts: the system assigns it to
+servers that ask for any port, and to outgoing connections. It does not assign a port to which a socket is bound.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _LAST = 65_535
 
 
 def free_port(*further: int) -> int:
-    """A TCP port that nobody listens on, and that is given to nobody else while this process runs.
+    """A TCP port on which no server listens, and which the system does not assign while this process runs.
 
-    A server that sets SO_REUSEADDR, as almost all do, may listen on it, end, and listen on it again. Until one listens,
-    connections are refused. `further` are distances to other ports, which are held likewise: Redis' nodes listen on a second
-    one, 10,000 above.
+    A server that sets SO_REUSEADDR, as almost all do, may listen on it, end, and listen on it again. While no server
+    listens, connections are refused. `further` are distances to other ports that are reserved as well: a Redis node
+    listens on a second port, 10,000 above the first.
     """
     while True:
         first = held_port()
@@ -30,21 +30,21 @@ def free_port(*further: int) -> int:
                 each_held.close()
             continue
         for each_held in held:
-            each_held.detach()  # open until this process ends
+            each_held.detach()  # stays open until this process ends
         return port
 
 
 def held_port(port: int = 0) -> socket.socket:
-    """A socket that keeps `port`, or any one, from others until it is closed, as `free_port` tells. It does not listen.
+    """A socket that reserves `port` (0: any free port) until it is closed; see `free_port`. It does not listen.
 
-    Raises `OSError` if anyone else has the port.
+    Raises `OSError` if the port is in use or reserved.
     """
     if port > _LAST:
         raise OSError(f"There is no port {port}.")
     made = socket.socket()
     try:
         made.bind(("", port))
-        # Not before: two that hold a port could both be bound to it.
+        # Not before: otherwise two sockets could reserve the same port.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError:
         made.close()

@@ -1,6 +1,7 @@
-"""A hub on loopback, for tests: file lists, files with hashes and ranges, redirects to a host of its own for large ones.
+"""A hub on the loopback interface, for tests: file lists, files with hashes and ranges, and redirects to another host
+for large files.
 
-It has the part of the Hugging Face hub's API that `gateway.hub` and `huggingface_hub` use. Xet is not part of it.
+It implements the part of the Hugging Face hub's API that `gateway.hub` and `huggingface_hub` use, without Xet.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass(frozen=True)
 class SeenRequest:
-    """A request that the hub got."""
+    """A request that the hub has received."""
 
     method: str
     path: str
     headers: Mapping[str, str]
-    """Names are in lower case."""
+    """The headers, with names in lower case."""
 
 
 @dataclass
@@ -42,17 +43,17 @@ class HubServer:
 
     url: str = ""
     cdn: str = ""
-    """Address from which large files come: the same server under another host name."""
+    """Base URL for large files: the same server with another host name."""
     repos: dict[str, _Repo] = field(default_factory=dict)
     seen: list[SeenRequest] = field(default_factory=list)
     cuts: list[int] = field(default_factory=list)
-    """The next answers with a file's content end after so many bytes, and the connection is closed."""
+    """Numbers of bytes after which the next answers with file content end, and the connection is closed."""
     damaged: bool = False
-    """Whether the first byte of each file's content is another one than that which was hashed."""
+    """Whether the first byte of each file's content is changed, so that the hash does not match."""
     ranges: bool = True
     """Whether `Range` is honored."""
     answer: Callable[[Handler], bool] | None = None
-    """Is asked first. Returns whether it has answered."""
+    """Called first for each request. Returns whether it has sent the answer."""
 
     def add(
         self,
@@ -62,7 +63,8 @@ class HubServer:
         gated: bool = False,
         token: str | None = None,
     ) -> None:
-        """Add a repository. Only the holder of `token` may read it; without it a private one looks as if absent."""
+        """Add a repository. If `token` is given, it is needed to read the repository, which otherwise appears not to
+        exist."""
         self.repos[repo] = _Repo(dict(files), gated, token)
 
     def contents(self) -> list[str]:
@@ -93,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
-        """Say nothing."""
+        """Log nothing."""
 
     def reply(
         self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None
@@ -135,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
         authorized = found is not None and sent == f"Bearer {found.token}"
         if found is None or (found.token is not None and not found.gated and not authorized):
             code = {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}
-            # The hub does not tell strangers whether a repository exists.
+            # The hub does not reveal whether a private repository exists.
             self.reply(404 if "authorization" in self.headers else 401, b"", code)
             return False
         if found.gated and not authorized:
@@ -210,7 +212,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that leave."""
+        """Log nothing about clients that disconnect."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -239,7 +241,7 @@ def run_hub() -> Iterator[HubServer]:
 
 
 def git_sha1(data: bytes) -> str:
-    """The hash that git gives a file's content."""
+    """The SHA-1 that git computes for a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 

@@ -14,7 +14,7 @@ from gateway_testing.on_asyncio import OnAsyncio
 
 @pytest.mark.anyio
 class LimitCountersContract(OnAsyncio):
-    """Subclass it and give a fixture `limits_store` that returns the store."""
+    """Subclass this and provide a fixture `limits_store` that returns the store."""
 
     @pytest.fixture
     def limits_store(self) -> LimitCounters:
@@ -78,7 +78,7 @@ class LimitCountersContract(OnAsyncio):
         assert await admitted.refusal(1) == "day"
 
     async def test_a_request_is_admitted_once(self, limits_store: LimitCounters) -> None:
-        """Its answer may have been lost on the way."""
+        """A repeated request is admitted and not counted again, because the first answer may have been lost."""
         limits, name = PrincipalLimits(requests_per_minute=1), uuid.uuid4().hex
         for _ in range(3):
             state = await limits_store.admit_request(name, "same", limits, tokens=1, seconds=60)
@@ -114,7 +114,7 @@ class LimitCountersContract(OnAsyncio):
             assert await admitted.refusal(seconds=seconds) is None
             await limits_store.renew_requests([(admitted.name, admitted.ids[1])], seconds=60)
             if time.monotonic() - began < seconds * 0.8:
-                break  # it was renewed in time: else all has to be done anew, with more time
+                break  # it was renewed in time; otherwise everything is repeated with more time
             seconds *= 2
         await asyncio.sleep(seconds + 0.2)
         assert await admitted.refusal() is None
@@ -153,7 +153,7 @@ class _Admissions:
     def __init__(self, store: LimitCounters, limits: PrincipalLimits, suffix: str = "") -> None:
         self.name = uuid.uuid4().hex + suffix
         self.ids: list[str] = []
-        """Those of the admitted requests."""
+        """The ids of the admitted requests."""
         self._store = store
         self._limits = limits
         self._reserved: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Whether the CPU time that work takes grows with its size, and not with the square of it."""
+"""Checking that the CPU time of work grows in proportion to its size, and not to the square of its size."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable
 
 _MOST = 24
-"""Eight times the work takes 8 times as long if the cost is linear, and 64 times if it is quadratic."""
+"""Maximum ratio of the times. Eight times the work takes 8 times as long if the cost is linear, and 64 times if
+quadratic."""
 _ROUNDS = 4
 
 
 def check_cost_is_linear(
     short: Callable[[], object], long: Callable[[], object], what: str
 ) -> None:
-    """Raise `AssertionError`, which names `what`, if `long`, which is eight times the work of `short`, takes 24 times the CPU
-    time of this thread, or more.
+    """Raise `AssertionError` if `long` takes 24 times as much CPU time of this thread as `short`, or more. `long` must
+    be eight times the work of `short`. The error names `what`.
 
-    The best of several runs counts, as many as are needed: a busy machine makes some runs slower, and none faster.
+    The best of several repetitions counts; there are as many as necessary. A busy machine makes some slower, but none
+    faster.
     """
     best_short = best_long = float("inf")
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""Outputs as confused models write them: recorded ones with random changes, cut at random places."""
+"""Making outputs like those of confused models: recorded outputs with random changes, cut at random positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRAGMENTS: tuple[str, ...] = (
     '\\"', "\\u00e9", "\\n", '>"', '{"a": ', '"hi", <b>', " " * 63, " " * 66, "\n" * 131, " " * 420, "k" * 66, "k" * 300,
     '"' + "k" * 64 + '"' + " " * 64,
 )  # fmt: skip
-"""What is inserted, in addition to a family's markers: syntax, and text that is longer than any lookahead."""
+"""Texts that are inserted, in addition to a family's markers: syntax, and text that is longer than any lookahead."""
 
 
 def mutated(random: Random, output: str, markers: Sequence[str]) -> str:
@@ -41,6 +41,6 @@ def _change(random: Random, output: str, markers: Sequence[str]) -> str:
 
 
 def cuttings(random: Random, output: str) -> list[list[str]]:
-    """Ways in which `output` may arrive: by characters, and in random parts."""
+    """Ways in which `output` may arrive: character by character, and in random parts."""
     places = [random.randrange(len(output) + 1) for _ in range(random.randint(1, 12))]
     return [list(output), cut(output, places)]

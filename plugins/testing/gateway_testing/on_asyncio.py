@@ -6,7 +6,7 @@ import pytest
 
 
 class OnAsyncio:
-    """Base of the contracts that have asynchronous tests and fixtures, of any scope up to module scope."""
+    """Base class of the contracts with asynchronous tests and fixtures, of any scope up to module scope."""
 
     @pytest.fixture(scope="module")
     @classmethod

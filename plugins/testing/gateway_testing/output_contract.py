@@ -52,33 +52,34 @@ _TOOLS = (
 class OutputParserContract:
     """Subclass this and provide a fixture `output_format`: an `OutputFormat`.
 
-    The attributes describe what the family's syntax can express; keep the defaults for everything that it can.
+    The attributes describe which outputs the syntax of the family can express. The defaults are for a syntax that can
+    express everything.
     """
 
     tails: ClassVar[tuple[Tail, ...]] = ("text", "reasoning", "unknown")
-    """Where its output may start."""
+    """In which sections of an output the parser may have to start."""
     reasons: ClassVar[bool] = True
-    """Whether it can write reasoning."""
+    """Whether outputs can contain reasoning."""
     calls: ClassVar[bool] = True
-    """Whether it can write calls."""
+    """Whether outputs can contain calls."""
     parallel_calls: ClassVar[bool] = True
-    """Whether one output may have several calls."""
+    """Whether one output may contain several calls."""
     text_with_calls: ClassVar[bool] = True
-    """Whether one output may have text before its calls."""
+    """Whether one output may contain text before its calls."""
     tools: ClassVar[tuple[ToolDefinition, ...]] = _TOOLS
     text: ClassVar[st.SearchStrategy[str]] = st.text(
         st.sampled_from("abcdefgh ABC \n 0123 .,:;!? <>/|[]{}\"'`\\=_-*# éß日本🙂"),
         min_size=1,
         max_size=60,
     )
-    """Texts to write: not empty, and without the family's own markers. Outer white space is stripped."""
+    """Texts for outputs: not empty, and without the markers of the family. White space around them is stripped."""
     outputs: ClassVar[tuple[str, ...]] = ()
     """Recorded outputs of the family, which the tests mutate in addition to those that the format writes."""
     max_examples: ClassVar[int] = 60
     """Number of examples per property; expensive properties use fewer. Lower it for a slow format."""
 
     def context(self, tail: Tail = "text", **changes: Any) -> ParserContext:
-        """A request that offers `tools`."""
+        """The context of a request that offers `tools`."""
         known: dict[str, Any] = {"tail": tail, "tools": {tool.name: tool for tool in self.tools}}
         return ParserContext(**{**known, **changes})
 
@@ -116,7 +117,7 @@ class OutputParserContract:
         )
 
     def answers(self) -> st.SearchStrategy[list[Piece]]:
-        """Complete outputs: reasoning, text and calls, not all of them missing."""
+        """Complete outputs: reasoning, text and calls, with at least one of them."""
         text = self.text.map(str.strip).filter(bool)
         reasoning: st.SearchStrategy[list[Piece]] = st.just([])
         if self.reasons:
@@ -132,7 +133,7 @@ class OutputParserContract:
         return st.tuples(reasoning, answer).map(lambda two: [*two[0], *two[1]]).filter(bool)
 
     def soup(self, output_format: OutputFormat) -> st.SearchStrategy[str]:
-        """The family's own markup and text, in random order, like the output of a confused model."""
+        """The family's markup and text in random order, like the output of a confused model."""
         fragments = {*self._fragments(output_format), '"', "\\", "\\u12", "{}", "<", ">"}
         part = st.sampled_from(sorted(fragments)) | self.text
         return st.lists(part, max_size=12).map("".join)
@@ -151,7 +152,7 @@ class OutputParserContract:
         return sorted(fragments | {written, written[: len(written) // 2]})
 
     def test_what_is_written_is_read_again(self, output_format: OutputFormat) -> None:
-        """Without any recovery."""
+        """The parser reads the written output without recovering from errors."""
 
         @self._settings()
         @given(self.answers(), st.sampled_from(self.tails))
@@ -182,7 +183,7 @@ class OutputParserContract:
         malformed()
 
     def test_how_a_mutated_output_is_cut_does_not_matter(self, output_format: OutputFormat) -> None:
-        """Written outputs and `outputs`, with random changes: what is cut anywhere reads as at once."""
+        """Written outputs and `outputs`, with random changes, are read alike whole and cut at any positions."""
 
         @self._settings()
         @given(self.answers() | st.sampled_from([*self.outputs, ""]), st.integers(0))
@@ -209,7 +210,7 @@ class OutputParserContract:
         assert read(output_format, list(written), context) == at_once
 
     def test_nothing_that_a_model_writes_raises(self, output_format: OutputFormat) -> None:
-        """Whatever the finish reason is."""
+        """This holds for every finish reason."""
         anything = self.soup(output_format) | st.text(max_size=80)
 
         @self._settings()
@@ -220,7 +221,8 @@ class OutputParserContract:
         survives()
 
     def test_an_output_may_end_anywhere(self, output_format: OutputFormat) -> None:
-        """Everything before the cut is parsed as without it; only the end, such as an incomplete marker, may differ."""
+        """The output before the cut is parsed as in the whole output. Only its end, such as an incomplete marker, may
+        differ."""
 
         @self._settings(one_in=4)
         @given(self.answers())
@@ -243,7 +245,7 @@ class OutputParserContract:
         cut_off()
 
     def test_text_before_any_markup_comes_at_once(self, output_format: OutputFormat) -> None:
-        """Text must not be held back until the end."""
+        """Text before any markup is not held back until the end."""
         for tail in self.tails:
             parser = output_format.parser(self.context(tail))
             start = output_format.write([TextPiece("Hello there, this")], tail=tail)
@@ -254,7 +256,7 @@ class OutputParserContract:
             assert blocks(deltas)[-1].text.startswith("Hello there")
 
     def test_the_end_of_a_text_is_not_lost(self, output_format: OutputFormat) -> None:
-        """Whatever single character the text ends with, and may be the beginning of a marker."""
+        """This holds for every single character at the end, which may be the beginning of a marker."""
         for last in "@<[{(|`~#*$%&=-_:;,.!?\"'/\\>]})+^éß日🙂":
             written = output_format.write([TextPiece(f"write to me{last}")], tail="text")
             for parts in ([written], list(written)):
@@ -262,7 +264,7 @@ class OutputParserContract:
                 assert _said(found, "text").strip() == f"write to me{last}"
 
     def test_parsers_do_not_share_anything(self, output_format: OutputFormat) -> None:
-        """Two interleaved generations, like the choices of one request."""
+        """Two interleaved generations, like the choices of one request, are parsed independently."""
 
         @self._settings(one_in=2)
         @given(self.answers(), self.answers())
@@ -300,7 +302,7 @@ class OutputParserContract:
         for offered in (
             {},
             {tool.name: tool for tool in self.tools},
-        ):  # none, or none that may be called
+        ):  # no tool, or no tool that may be called
             context = self.context(tools=offered, parse_tools=False)
             found = read(output_format, [written], context)
             assert {block.kind for block in found} == {"text"}, f"with {len(offered)} tools"
@@ -315,7 +317,7 @@ class OutputParserContract:
         for number, letter in enumerate(written):
             parser.feed(EngineOutput(text=letter, token_ids=(number,)))
         parser.finish("stop")
-        # A marker's own tokens may or may not count as reasoning.
+        # The tokens of markers may or may not count as reasoning.
         assert len("one two three") <= parser.reasoning_tokens <= len(written) - len("four")
 
     def test_how_tokens_are_grouped_does_not_change_their_count(
@@ -371,7 +373,7 @@ class OutputParserContract:
     def _parsing(
         self, output_format: OutputFormat, piece: Piece, rounds: int
     ) -> Callable[[], object]:
-        """Parses one output, a letter at a time."""
+        """A function that parses one output, one character at a time."""
         match piece:
             case CallPiece(name, filler):
                 arguments = json.dumps({"city": (filler * rounds).strip()})
@@ -390,7 +392,7 @@ class OutputParserContract:
 
 
 class _Tokens:
-    """A tokenizer whose token n stands for the n-th of some texts."""
+    """A tokenizer whose token n is the n-th of some texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -406,7 +408,7 @@ class _Tokens:
 
 
 def _in_turn(whole: Any, lengths: Sequence[int]) -> list[Any]:
-    """`whole` in slices of these lengths, in turn."""
+    """Slices of `whole` with these lengths, which are repeated in this order."""
     found: list[Any] = []
     at = 0
     for length in cycle(lengths):
@@ -420,7 +422,7 @@ def _in_turn(whole: Any, lengths: Sequence[int]) -> list[Any]:
 def _reasoning_tokens(
     output_format: OutputFormat, context: ParserContext, groups: Sequence[Sequence[int]]
 ) -> int:
-    """The count for tokens that come in these groups."""
+    """The number of reasoning tokens, if tokens arrive in these groups."""
     parser = output_format.parser(context)
     tokenizer = context.tokenizer
     assert tokenizer is not None
@@ -443,7 +445,7 @@ def _common(one: str, other: str) -> int:
 
 
 def _plain(found: list[Block]) -> list[Any]:
-    """Blocks normalized so that white space at the edges and in JSON does not matter."""
+    """Normalize blocks, so that white space at their ends and in JSON does not matter."""
     return [
         (block.kind, block.name, json.loads(block.text), block.whole)
         if block.kind == "call"

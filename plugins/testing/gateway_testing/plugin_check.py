@@ -9,10 +9,10 @@ import sys
 from msgspec import Struct
 
 HEAVY_MODULES = ("torch", "vllm", "tensorrt_llm", "transformers", "xllamacpp", "llama_cpp", "jax")
-"""Modules that are slow to import or need a GPU, and so must be imported inside `open`."""
+"""Modules that are slow to import or need a GPU. They must be imported inside `open`."""
 
-# Runs in a separate process without any imports. The plugin comes first, so that imports of others are not attributed
-# to it.
+# Runs in a separate process without any imports. The plugin is loaded first, so that the imports of other plugins
+# are not attributed to it.
 _PROGRAM = """
 import json, sys
 from importlib import metadata
@@ -39,20 +39,21 @@ print(json.dumps(answer))
 
 
 class PluginReport(Struct, frozen=True):
-    """What a plugin provides."""
+    """The offers and hooks of a plugin."""
 
     distribution: str
     offers: list[str]
     """Kind and name of each offer: `engine scripted`."""
     hooks: list[str]
-    """Hooks other than register hooks."""
+    """Hooks that do not register offers."""
 
 
 def check_plugin(name: str) -> PluginReport:
-    """Check that the installed plugin with this entry point loads as in a gateway.
+    """Check that a gateway can load the installed plugin with this entry point.
 
-    In a fresh process: it imports, without importing any of `HEAVY_MODULES`; its hooks are valid; its names do not
-    conflict; it offers something. Raises AssertionError with the reason.
+    Checks in a new process that the plugin can be imported without importing any of `HEAVY_MODULES`, that its hooks are
+    valid, that its names do not conflict with others, and that it has an offer or a hook. Raises AssertionError with
+    the reason.
     """
     done = subprocess.run(  # noqa: S603 (this interpreter, our own program)
         [sys.executable, "-c", _PROGRAM, name, json.dumps(HEAVY_MODULES)],

@@ -47,13 +47,13 @@ class PolicyContract(ClosingContract, OnAsyncio):
     """Subclass this and provide a fixture `policy`: an open policy."""
 
     refused: ClassVar[str | None] = None
-    """A text that it refuses, wherever in a prompt it stands; None if it refuses none."""
+    """A text that the policy refuses at any position of a prompt; None if it refuses no text."""
     accepted: ClassVar[str] = "Please write to me@"
-    """A text that it accepts and shows unchanged."""
+    """A text that the policy accepts and does not change."""
     words: ClassVar[Sequence[str]] = ()
-    """Words that its filter changes or stops at, for random outputs."""
+    """Words that the filter changes, or at which it ends the output. Random outputs are made of them."""
     most_held: ClassVar[int] = 20_000
-    """How many characters its filter may hold back."""
+    """Maximum number of characters that the filter may hold back."""
 
     @pytest.fixture
     def policy(self) -> Policy:
@@ -82,7 +82,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
             assert (found.api, found.owner) == (request.api, request.owner)
 
     async def test_what_it_has_decided_is_decided_the_same_again(self, policy: Policy) -> None:
-        """Also for what it has changed: later prompts of the answer contain it."""
+        """This also holds for a changed text, because later prompts of the answer contain it."""
         for text in (self.accepted, self.refused or "w", *self.words):
             for raw in (False, True):
                 first = await policy.check(self.request(text, raw=raw))
@@ -92,7 +92,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
                     assert _decision(await policy.check(first)) == _decision(first)
 
     async def test_it_refuses_wherever_the_text_stands(self, policy: Policy) -> None:
-        """In a raw prompt, in the instructions, in the conversation and in the result of a tool."""
+        """The text is in a raw prompt, in the instructions, in the conversation, or in the result of a tool."""
         if self.refused is None:
             pytest.skip("it refuses no text")
         text = self.refused
@@ -127,7 +127,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
 
     @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
     async def test_any_text_is_decided_upon(self, text: str, policy: Policy) -> None:
-        """With no other error than one for the client, and without blocking the event loop."""
+        """The only errors are those for the client, and the event loop is not blocked."""
         for raw in (False, True):
             async with loop_stays_free("the policy's check"):
                 await self._refuses(policy, self.request(text, raw=raw))
@@ -147,7 +147,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
         holds()
 
     async def test_what_is_held_at_the_end_is_not_lost(self, policy: Policy) -> None:
-        """Every beginning of an accepted text is shown whole."""
+        """An output that ends anywhere within the accepted text is shown completely."""
         for end in range(1, len(self.accepted) + 1):
             text = self.accepted[:end]
             shown, ended = self._shown(policy, [TextDelta(letter) for letter in text])
@@ -163,7 +163,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
         assert (shown, ended) == (blocks(output), None)
 
     async def test_outputs_do_not_share_anything(self, policy: Policy) -> None:
-        """Two interleaved generations."""
+        """Two interleaved generations are filtered independently."""
         request = self.request(self.accepted)
         parts = [self.accepted, *self.words, " and more of it"]
         filters = [policy.output(request) for _ in range(2)]
@@ -182,7 +182,7 @@ class PolicyContract(ClosingContract, OnAsyncio):
         assert [blocks(seen) for seen in shown] == alone
 
     async def test_little_is_held_back(self, policy: Policy) -> None:
-        """A stream must flow: at most `most_held` characters wait."""
+        """At most `most_held` characters are held back, so that a stream continues."""
         found = policy.output(self.request(self.accepted))
         if found is None:
             pytest.skip("it filters no output")
@@ -206,7 +206,8 @@ class PolicyContract(ClosingContract, OnAsyncio):
         )
 
     def _shown(self, policy: Policy, output: Sequence[Delta]) -> tuple[list[Block], str | None]:
-        """What the client sees of an output that comes in these deltas, and what the policy ended it with."""
+        """The output that the client sees if the model's output has these deltas, and the reason if the policy ended
+        it."""
         found = policy.output(self.request(self.accepted))
         if found is None:
             return blocks(output), None
@@ -223,7 +224,7 @@ def _filtered(found: OutputFilter, output: Sequence[Delta]) -> tuple[list[Block]
         shown.extend(found.finish())
     assert found.ended in (None, "stop", "content_filter"), f"it ends with {found.ended!r}"
     if found.ended is None:
-        # The positions in the output are those of the text before it was filtered.
+        # The deltas' positions refer to the output before it was filtered.
         check_grammar([TextDelta(each.text) if isinstance(each, TextDelta) else each for each in shown], "")  # fmt: skip
     return blocks(shown), found.ended
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, from the PATH or where Debian's packages have it."""
+"""Running a real PostgreSQL for tests, from the PATH or from the folder of Debian's packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway_testing.free_ports import free_port
 
 START_SECONDS = 60.0
 _USER = "nobody"
-"""The user of the server if the tests run as root, as whom PostgreSQL does not start."""
+"""The user who runs the server if the tests run as root: PostgreSQL does not start as root."""
 
 
 def postgres_programs() -> Path:
@@ -32,13 +32,14 @@ def postgres_programs() -> Path:
 
 
 class PostgresProcess:
-    """A PostgreSQL that can be killed and restarted on the same port. Clients are trusted."""
+    """A PostgreSQL server that can be killed and restarted on the same port. Clients need no password."""
 
     def __init__(self, *options: str, address: str = "127.0.0.1") -> None:
-        """`options` are settings, `name=value`. `address` is the IPv4 address to listen on, for clients of its /24 network."""
+        """`options` are settings, as `name=value`. The server listens on the IPv4 address `address`, for clients in its
+        /24 network."""
         self._programs = postgres_programs()
         self._options = [word for option in options for word in ("-c", option)]
-        # Not in a folder of pytest: another user cannot enter those.
+        # Not in a folder of pytest, because other users cannot enter these.
         self._folder = Path(tempfile.mkdtemp(prefix="litegate-postgres-"))
         self._as: dict[str, Any] = {}
         if os.getuid() == 0:
@@ -73,19 +74,19 @@ class PostgresProcess:
                 if self._answers():
                     return
                 time.sleep(0.05)
-            time.sleep(0.2)  # processes of a killed server may still hold its memory
+            time.sleep(0.2)  # processes of the killed server may still use its shared memory
         self.kill()
         raise RuntimeError("postgres did not start")
 
     def kill(self) -> None:
-        """End the server at once: it recovers at its next start."""
+        """End the server immediately, without a clean shutdown. It recovers at its next start."""
         if self._process is not None and self._process.poll() is None:
             self.resume()
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
 
     def pause(self) -> None:
-        """Stop all processes of the server, so that it accepts connections but does not answer."""
+        """Suspend all processes of the server, so that it accepts connections but does not answer."""
         self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -97,19 +98,19 @@ class PostgresProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def cpu_seconds(self) -> float:
-        """User and system CPU time used by all its running processes, in seconds."""
+        """User and system CPU time of the server's processes, in seconds."""
         total = 0
         for each in self._processes():
             try:
                 stat = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            # With that of its processes that have ended.
+            # Including the time of child processes that have ended.
             total += sum(map(int, stat[11:15]))
         return total / os.sysconf("SC_CLK_TCK")
 
     def ask(self, sql: str) -> str:
-        """The answer to a statement, as `psql` prints it without ornament."""
+        """Run a statement. Returns the answer as `psql` prints it, without alignment and headers."""
         return self._run(
             "psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", self.url, "-c", sql
         )
@@ -122,11 +123,11 @@ class PostgresProcess:
 
     def _signal_all(self, number: signal.Signals) -> None:
         for each in self._processes():
-            with suppress(ProcessLookupError):  # one that served a connection has ended by itself
+            with suppress(ProcessLookupError):  # a process for a connection may have ended
                 os.kill(each, number)
 
     def _processes(self) -> list[int]:
-        """The server and its children."""
+        """The process ids of the server and its children."""
         assert self._process is not None
         found = [self._process.pid]
         for stat in Path("/proc").glob("[0-9]*/stat"):

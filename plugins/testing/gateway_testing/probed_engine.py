@@ -1,4 +1,4 @@
-"""Runs the checks of `gateway_doctor.checks` as tests."""
+"""Running the checks of `gateway_doctor.checks` as tests."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from gateway_testing.on_asyncio import OnAsyncio
 
 
 class ProbedEngine(OnAsyncio):
-    """Base of the contracts of engines."""
+    """Base class of the contracts of engines."""
 
     time_limit: ClassVar[float] = 60.0
     """Time limit for any single step, in seconds."""
 
     def probe(self, engine: Engine) -> Probe:
-        """The probe of the engine."""
+        """The probe for the engine."""
         raise NotImplementedError
 
     async def holds(
         self, engine: Engine, check: Callable[..., Awaitable[None]], *arguments: Any
     ) -> None:
-        """Run one check. Skips it if the engine does not claim the capability."""
+        """Run one check. Skips the test if the engine does not claim the capability."""
         probe = self.probe(engine)
         try:
             await check(probe, *arguments)

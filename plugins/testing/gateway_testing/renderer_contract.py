@@ -43,16 +43,16 @@ class RendererContract:
     chat_template: ClassVar[str | None] = None
     """The model's chat template, for renderers that use it."""
     markers: ClassVar[Sequence[str]] = ()
-    """Further control tokens of the format, in addition to those of well-known families."""
+    """Control tokens of the output format, in addition to those of well-known families."""
     keeps_prefix: ClassVar[bool] = True
-    """Whether the prompt of a conversation begins with the prompt of its earlier part, which caches of engines need."""
+    """Whether the prompt of a conversation begins with the prompt of its earlier part. Caches of engines need this."""
 
     @pytest.fixture
     def make_renderer(self) -> MakeRenderer:
         raise NotImplementedError("give the fixture `make_renderer`")
 
     def test_a_turn_has_one_prompt(self, make_renderer: MakeRenderer) -> None:
-        """Whatever was rendered before, in whichever thread, by whichever renderer of the model."""
+        """The prompt does not depend on earlier prompts, on the thread, or on the renderer of the model."""
         renderer, _ = self._made(make_renderer)
         turn, other = (
             _turn({"user": "hello"}),
@@ -92,7 +92,7 @@ class RendererContract:
         assert places == sorted(places)
 
     def test_calls_and_their_results_are_in_the_prompt(self, make_renderer: MakeRenderer) -> None:
-        """If the renderer accepts them."""
+        """This holds if the renderer accepts them."""
         renderer, tokenizer = self._made(make_renderer)
         texts = {"called": "look_up", "arguments": "the_argument", "result": "the result"}
         prompt = self._text(renderer, tokenizer, _turn({**texts, "tool": "look_up"}))
@@ -100,7 +100,7 @@ class RendererContract:
             assert text in prompt, f"{text!r} is missing"
 
     def test_tools_are_in_the_prompt_or_refused(self, make_renderer: MakeRenderer) -> None:
-        """They are refused by the parameter `tools`. Without tools, nothing of them is there."""
+        """A refusal names the parameter `tools`. Without tools, the prompt contains nothing about them."""
         renderer, tokenizer = self._made(make_renderer)
         texts = {"tool": "zebra_finder", "description": "Finds zebras.", "property": "how_many"}
         assert "zebra_finder" not in self._text(renderer, tokenizer, _turn({"user": "hello"}))
@@ -121,7 +121,7 @@ class RendererContract:
     def test_a_part_that_cannot_be_shown_is_refused_by_its_place(
         self, kind: str, make_renderer: MakeRenderer
     ) -> None:
-        """The model takes no media here: nothing may be dropped without a word."""
+        """The model takes no media in this test. No part may be dropped silently."""
         renderer, _ = self._made(make_renderer)
         parts: dict[str, dict[str, Any]] = {
             "input_image": {"image_url": "data:image/png;base64,AAAA", "detail": "auto"},
@@ -157,7 +157,7 @@ class RendererContract:
             assert list(longer[: len(shorter)]) == list(shorter)
 
     def test_rendering_waits_for_nothing(self, make_renderer: MakeRenderer) -> None:
-        """No sockets, no sleeping, no processes: short turns are rendered on the event loop."""
+        """Rendering uses no sockets, no processes and no sleeping: short turns are rendered on the event loop."""
         renderer, _ = self._made(make_renderer)
         with no_waiting("rendering"):
             renderer.render(_turn({"user": "hello"}))
@@ -179,9 +179,10 @@ class RendererContract:
     def test_no_text_from_outside_becomes_a_control_token(
         self, field: str, make_renderer: MakeRenderer
     ) -> None:
-        """To pass, use `gateway.engines.origins.OriginEncoder`, which encodes such text as ordinary text."""
+        """Use `gateway.engines.origins.OriginEncoder` to pass: it encodes control tokens in such text as ordinary
+        text."""
         renderer, tokenizer = self._made(make_renderer)
-        # The assistant's own messages may contain the markers of their format, which are not special tokens.
+        # The assistant's messages may contain markers of the output format, which are not special tokens.
         watched = {
             token.id: text
             for text, token in tokenizer.added_tokens.items()
@@ -203,7 +204,7 @@ class RendererContract:
             assert found is None or found == expected, f"{text!r} in {field} is a control token"
 
     def _accepted(self, renderer: PromptRenderer, turn: Turn) -> RenderedPrompt:
-        """The prompt. Skips the test if the renderer rejects the turn."""
+        """Render the prompt of a turn. Skips the test if the renderer rejects the turn."""
         try:
             return renderer.render(turn)
         except InvalidRequest as error:

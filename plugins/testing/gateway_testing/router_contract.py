@@ -20,10 +20,10 @@ HOSTILE = ("", "no such model", "x" * 100_000, "a/b:c@d", "\x00\ud800", "'; DROP
 
 @pytest.mark.anyio
 class RouterContract(ClosingContract, OnAsyncio):
-    """Subclass this, provide a fixture `router` (an open router), and name a request that it routes."""
+    """Subclass this, provide a fixture `router` (an open router), and set `model` and `models`."""
 
     model: ClassVar[str | None]
-    """The model of a request that it routes."""
+    """The model of a request that the router routes."""
     models: ClassVar[Sequence[str]]
     """The models that can answer this request."""
 
@@ -32,7 +32,7 @@ class RouterContract(ClosingContract, OnAsyncio):
         raise NotImplementedError("give the fixture `router`")
 
     def request(self, *, waiting: int = 0) -> RoutingRequest:
-        """The request that it routes, with as many requests waiting for each model."""
+        """A request that the router routes. `waiting` requests are waiting for each model."""
         return RoutingRequest(
             api="responses",
             model=self.model,
@@ -48,7 +48,7 @@ class RouterContract(ClosingContract, OnAsyncio):
         await opened.candidates(self.request())
 
     async def test_it_names_models_that_can_answer(self, router: Router) -> None:
-        """Whether they are idle or busy."""
+        """This holds for idle and for busy models."""
         for waiting in (0, 8):
             found = await router.candidates(self.request(waiting=waiting))
             assert found is not None, "it does not route its own request"
@@ -56,7 +56,7 @@ class RouterContract(ClosingContract, OnAsyncio):
             assert set(found) & set(self.models), f"none of {found} can answer"
 
     async def test_any_model_may_be_asked_for(self, router: Router) -> None:
-        """It leaves the request to the next router, or refuses it with an error for the client."""
+        """The router leaves the request to the next router, or refuses it with an error for the client."""
         for name in (*HOSTILE, None):
             request = structs.replace(self.request(), model=name, owner=name)
             try:

@@ -1,4 +1,4 @@
-"""Finds the engine `scripted` of the package `litegate-scripted` by its name, as a gateway does."""
+"""Finding the engine `scripted` of the package `litegate-scripted` by its name, as a gateway does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gateway.startup.registry import PluginRegistry
 
 
 class ScriptedTokenizer(Tokenizer, KnowsAddedTokens, Protocol):
-    """The engine's tokenizer: any text, and each marker of a known family is one token."""
+    """The tokenizer of the engine. It encodes any text; each marker of a known family is one token."""
 
 
 @runtime_checkable
 class ScriptedEngine(Engine, Protocol):
-    """The engine, as far as the kits know it."""
+    """The part of the engine that the kits use."""
 
     @property
     def running(self) -> Collection[str]:
@@ -29,7 +29,7 @@ class ScriptedEngine(Engine, Protocol):
 
 
 def scripted_tokenizer(markers: Sequence[str] = ()) -> ScriptedTokenizer:
-    """The tokenizer of an engine `scripted`. Each of `markers` is one token more.
+    """The tokenizer of an engine `scripted`. Each of `markers` is one additional token.
 
     Raises `ConfigurationError` if `litegate-scripted` is not installed.
     """

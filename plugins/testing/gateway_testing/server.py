@@ -1,4 +1,4 @@
-"""A real gateway in a thread, for tests through the HTTP API."""
+"""Running a real gateway in a thread, for tests of the HTTP API."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class RunningGateway:
         return OpenAI(**{"base_url": self.base_url, "api_key": "none", "max_retries": 0, **options})
 
     def async_client(self, **options: Any) -> Any:
-        """An `openai.AsyncOpenAI` client, likewise."""
+        """An `openai.AsyncOpenAI` client without retries; requires the package. Close it, or use it in an `async
+        with`."""
         from openai import AsyncOpenAI
 
         known = {"base_url": self.base_url, "api_key": "none", "max_retries": 0}
@@ -67,9 +68,10 @@ def run_gateway(
 ) -> Iterator[RunningGateway]:
     """Serve `config` in a thread, on a free port, until the context is left.
 
-    `config` is the text of a `gateway.toml`, or the same as a mapping. It is written into `folder`, which relative
-    paths refer to. The store is `memory` if it names none. `plugins` are modules or objects with hooks that are not installed. `loop_factory` creates the event
-    loop; the default is asyncio's own. Raises any error of the start, such as `ConfigurationError`.
+    `config` is the text of a `gateway.toml`, or the same as a mapping. It is written to a file in `folder`; relative
+    paths refer to this folder. The store is `memory` if `config` names no store. `plugins` are modules or objects with
+    hooks that are not installed as plugins. `loop_factory` creates the event loop; by default it is asyncio's. Raises
+    any error of the start, such as `ConfigurationError`.
     """
     path = folder / "gateway.toml"
     path.write_text(config if isinstance(config, str) else to_toml(config), encoding="utf-8")
@@ -126,7 +128,7 @@ class _Announcing(GatewayServer):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # signals belong to the main thread, and the caller stops this server
+        yield  # only the main thread can handle signals, and the caller stops this server
 
     async def startup(self, sockets: list[Any] | None = None) -> None:
         await super().startup(sockets)
@@ -151,7 +153,7 @@ def _value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            # TOML has the same escapes as JSON, except for one control character that JSON does not escape.
+            # The escapes of TOML and JSON are the same, except for one control character that JSON does not escape.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Path():
             return _value(str(value))

@@ -17,7 +17,7 @@ from gateway_testing.store_records import message, record
 
 _RUNNING: tuple[ResponseStatus, ...] = ("in_progress",)
 _PATIENCE = 60.0
-"""Time limit for anything that is awaited, in seconds."""
+"""Time limit in seconds for each wait."""
 
 
 class BackgroundContract:
@@ -32,7 +32,7 @@ class BackgroundContract:
             assert await self._all(store, kept, after) == _events(after + 1, 5)
 
     async def test_a_log_is_followed_to_its_end(self, store: ResponseStore) -> None:
-        """By readers that started before the first event, and by later ones, without gaps or duplicates."""
+        """Readers that started before the first event, and later ones, get all events without gaps or duplicates."""
         kept = await self._running(store)
         early = [asyncio.create_task(self._all(store, kept, -1)) for _ in range(3)]
         for start in range(0, 50, 5):
@@ -49,7 +49,7 @@ class BackgroundContract:
     async def test_every_end_ends_every_reader(
         self, store: ResponseStore, status: ResponseStatus
     ) -> None:
-        """Readers that wait, readers that are behind, and later ones."""
+        """The end also reaches readers that wait, readers that are behind, and later ones."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 3))
         waiting = [asyncio.create_task(self._all(store, kept, after)) for after in (-1, 0, 2)]
@@ -75,7 +75,7 @@ class BackgroundContract:
             assert [await each for each in readers] == [_events(0, 10)] * 150
 
     async def test_a_slow_reader_misses_nothing(self, store: ResponseStore) -> None:
-        """It reads one batch, and continues when megabytes are available."""
+        """The reader reads one batch, and continues when megabytes are available."""
         kept = await self._running(store)
         large = [b"%d " % number + b"x" * 50_000 for number in range(120)]
         await store.append_events(kept, large[:1])
@@ -96,7 +96,7 @@ class BackgroundContract:
             assert list(await anext(reader)) == _events(0, 40)
 
     async def test_a_reader_may_leave(self, store: ResponseStore) -> None:
-        """Other readers are not affected, even if it leaves while waiting."""
+        """Other readers are not affected, even if a reader leaves while it waits."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 1))
         leaving = asyncio.create_task(self._all(store, kept, 0))
@@ -139,7 +139,7 @@ class BackgroundContract:
     async def test_what_has_ended_takes_no_more_events_but_its_last(
         self, store: ResponseStore
     ) -> None:
-        """An owner that was taken for dead continues to write, while another process has ended its response and ends
+        """A process that was considered dead continues to write, while another process has ended its response and ends
         the log."""
         kept = await self._running(store)
         await store.append_events(kept, _events(0, 2))
@@ -154,7 +154,7 @@ class BackgroundContract:
     async def test_a_new_attempt_ends_what_the_one_before_may_write(
         self, store: ResponseStore
     ) -> None:
-        """An owner that was taken for dead, but is alive, changes neither the log nor the response."""
+        """A process that was considered dead, but is alive, can change neither the log nor the response."""
         begun = record(status="in_progress", streamed=True)
         await store.put(begun)
         kept = begun.id
@@ -190,7 +190,8 @@ class BackgroundContract:
     async def test_an_end_that_is_announced_is_kept_for_whoever_completes_it(
         self, store: ResponseStore
     ) -> None:
-        """Nobody who has read the response before can end it otherwise; who takes it over finds how it ends."""
+        """A process that has read the response before cannot end it differently. A process that takes it over reads how
+        it ends."""
         said = [message("assistant", "an answer")]
         begun = record(status="in_progress", conversation_id="conv_x")
         await store.put(begun)
@@ -226,7 +227,7 @@ class BackgroundContract:
     async def test_what_is_appended_without_waiting_is_in_order_and_before_what_follows(
         self, store: ResponseStore
     ) -> None:
-        """For stores with `open_log`: each append is reported once, and the end of the response comes after them."""
+        """For stores with `open_log`: each append is reported once, and all of them before the response is ended."""
         if not isinstance(store, BufferedAppends):
             pytest.skip("it is always waited for")
         kept = await self._running(store)
@@ -246,7 +247,8 @@ class BackgroundContract:
         assert set(heard) <= {True}
 
     async def test_what_has_ended_without_its_log_is_an_orphan(self, store: ResponseStore) -> None:
-        """Its owner died between the two steps. A response without a log is complete."""
+        """The process died after it had ended the response and before it ended the log. A response without a log is
+        complete."""
         streamed, plain = await self._running(store), await self._running(store)
         await store.lease("owner", [streamed, plain], seconds=0.05)
         for kept in (streamed, plain):
@@ -305,7 +307,7 @@ class BackgroundContract:
             first = asyncio.ensure_future(anext(requests))
             early, *wanted = (f"resp_{uuid.uuid4().hex}" for _ in range(4))
             async with asyncio.timeout(_PATIENCE):
-                while not first.done():  # requests that come before anybody listens may be lost
+                while not first.done():  # requests may be lost until there is a listener
                     await store.request_cancel(early)
                     await asyncio.wait([first], timeout=0.1)
                 assert await first == early

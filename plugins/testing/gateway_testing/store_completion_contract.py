@@ -48,7 +48,7 @@ def completion(
     metadata: Mapping[str, str] | None = None,
     text: str = "an answer",
 ) -> StoredCompletion:
-    """A stored completion, with calls and with tools of any JSON."""
+    """A stored completion with calls, and with tools that contain any JSON."""
     completion_id = f"chatcmpl-{uuid.uuid4().hex}"
     call = MessageToolCall(
         id="call_1", function=CalledFunction(name="f", arguments='{"a": "\\u00e9"}')
@@ -182,7 +182,7 @@ class CompletionContract:
         self, store: ResponseStore, steps: list[Any]
     ) -> None:
         run = uuid.uuid4().hex
-        """Owners unique to this run, because the store may contain other completions."""
+        """Part of the owners' names, unique to this test, because the store may contain other completions."""
         every: list[StoredCompletion] = []
         known: dict[str, StoredCompletion] = {}
 

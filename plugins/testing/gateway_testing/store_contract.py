@@ -1,4 +1,5 @@
-"""The contract of stores for responses and their histories, as tests to inherit. Other modules have further parts."""
+"""The contract of stores for responses and their histories, as tests to inherit. Other modules contain more parts of
+it."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class HistoryContract:
         assert store.lasting or not store.shared
 
     async def test_what_is_put_is_got(self, store: ResponseStore) -> None:
-        """Byte for byte, for all item types."""
+        """All items are equal byte for byte, for all item types."""
         kept = record(output=[message("assistant", 'Grüße 日本 🙂 \\ " \u2028'), call_item()])
         await store.put(kept)
         found = await store.get(kept.id)
@@ -85,7 +86,7 @@ class HistoryContract:
         assert _texts(await store.history(first.id)) == ["question", "second"]
 
     async def test_what_is_got_is_not_shared(self, store: ResponseStore) -> None:
-        """A response is changed in place while it is made; the stored one must not change with it."""
+        """A response is changed in place while it is generated. The stored response must not change with it."""
         kept = record(output=[message("assistant", "said")])
         await store.put(kept)
         kept.response.output.append(message("assistant", "later"))
@@ -218,7 +219,7 @@ class HistoryContract:
         assert await store.find_items([item.id for item in items], owner="ada") == {}
 
     async def test_an_item_is_found_by_its_owner_alone(self, store: ResponseStore) -> None:
-        """Even if two clients use the same id."""
+        """This holds even if two clients use the same id."""
         item_id = f"msg_{uuid.uuid4().hex}"
         for owner in ("ada", "bob"):
             await store.put(record(owner=owner, input_=[message("user", owner, item_id=item_id)]))
@@ -228,7 +229,8 @@ class HistoryContract:
         assert await store.find_items([item_id]) == {}
 
     async def test_what_a_call_gave_is_found_by_its_items_id(self, store: ResponseStore) -> None:
-        """By its owner, as long as the response is stored. A later response that was sent the item does not hide it."""
+        """The owner finds the result as long as the response is stored. A later response with the item in its input
+        does not hide it."""
         call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
         read = CallRecord(
             name="web_search",
@@ -252,7 +254,8 @@ class HistoryContract:
     async def test_what_a_call_gave_is_kept_for_those_that_go_on(
         self, store: ResponseStore
     ) -> None:
-        """Like its item: in each branch, until the last one is gone. The item itself is in their histories only."""
+        """Like its item, the result is kept for each branch, until the last one is deleted. The item itself is only in
+        the histories of the branches."""
         call = WebSearchCall(id=f"ws_{uuid.uuid4().hex}", action=SearchAction(query="q"))
         read = CallRecord(name="web_search", arguments="{}", result="found")
         made = structs.replace(record(output=[call], owner="ada"), results={call.id: read})
@@ -280,7 +283,7 @@ class HistoryContract:
         assert await store.find_results([call.id], owner="ada") == {}
 
     async def test_thousands_are_kept(self, store: ResponseStore) -> None:
-        """`many` of them."""
+        """`many` responses are kept."""
         ids: list[str] = []
         while len(ids) < self.many:
             some = [record(output=[message("assistant", str(at))]) for at in range(250)]
@@ -311,12 +314,13 @@ class ResponseStoreContract(
     LastingContract,
     OnAsyncio,
 ):
-    """Subclass this and provide a fixture `store`: an open store with limits that are not reached. It need not be
-    empty. Optional fixtures: `reopen` and `open_bounded`."""
+    """Subclass this and provide a fixture `store`: an open store whose limits are not reached. It need not be empty.
+    Optional fixtures are `reopen` and `open_bounded`."""
 
 
 async def _chain(store: ResponseStore, length: int) -> list[str]:
-    """Ids of responses that continue each other, with the items q0, a0, q1, a1, …"""
+    """Store `length` responses, each of which continues the previous one, with the items q0, a0, q1, a1, … Returns
+    their ids."""
     ids: list[str] = []
     for number in range(length):
         each = record(

@@ -166,7 +166,7 @@ class ConversationContract:
             assert ids[start : start + 5] == [item.id for item in group]
 
     async def test_a_conversation_is_bounded_in_items_and_bytes(self, store: ResponseStore) -> None:
-        """An addition that exceeds a limit is rejected as a whole; deleting makes room."""
+        """An addition that exceeds a limit is rejected as a whole. Deleting items makes room."""
         made = await self._made(store)
         items = [message("user", "x" * 1000, item_id=f"msg_{number}") for number in range(6)]
         for bounds in (ConversationBounds(3, 1_000_000), ConversationBounds(1000, 4000)):

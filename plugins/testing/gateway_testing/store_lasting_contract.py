@@ -1,4 +1,4 @@
-"""The contract of stores that outlast a process, and of their bounds."""
+"""The contract of stores that keep entries after the process has ended, and of bounded stores."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ OpenStoreOf = Callable[[int], AbstractAsyncContextManager[ResponseStore]]
 
 
 class LastingContract(ClosingContract):
-    """Optional: give the fixtures `reopen` and `open_bounded`.
+    """Provide the fixtures `reopen` and `open_bounded` to run these tests.
 
-    `reopen` opens the same store again, with what it has kept: for a store that says that it keeps it when the gateway
-    stops. A store that keeps nothing leaves it out.
+    `reopen` opens the same store again, with the entries that it has kept. Leave it out for a store that does not keep
+    entries when the gateway stops.
     """
 
     @pytest.fixture
     def open_bounded(self) -> OpenStoreOf | None:
-        """A function that opens an empty store with a maximum number of responses. None: bounds are not tested."""
+        """A function that opens an empty store with a maximum number of responses. If None, bounds are not tested."""
         return None
 
     async def use_once(self, opened: Any) -> None:
@@ -66,7 +66,7 @@ class LastingContract(ClosingContract):
             assert await store.get_value(root.id) == b"1", "the values are lost"
 
     async def test_the_oldest_go_first_past_a_bound(self, open_bounded: OpenStoreOf | None) -> None:
-        """Bounds may be enforced a little later than they are exceeded, but not much."""
+        """Bounds may be enforced shortly after they are exceeded."""
         if open_bounded is None:
             pytest.skip("give the fixture `open_bounded` to test bounds")
         async with open_bounded(10) as store:
@@ -78,13 +78,13 @@ class LastingContract(ClosingContract):
         assert there == [each.id for each in kept][-len(there) :], "it is not the oldest that went"
 
     async def _bounded(self, store: ResponseStore, ids: list[str]) -> list[str]:
-        """Those that are kept, once no more than the bound are."""
+        """Wait until the store has no more responses than its bound. Returns the ids that are kept."""
         there = ids
         try:
             async with asyncio.timeout(self.close_seconds):
                 while len(there) > 10:
                     await asyncio.sleep(0.02)
-                    # Reading a response makes it younger, so the youngest are read last.
+                    # Reading a response counts as use, so the most recently used ones are read last.
                     there = [each for each in ids if await store.get(each) is not None]
         except TimeoutError:
             raise AssertionError(f"{len(there)} are kept where the bound is 10") from None

@@ -1,4 +1,4 @@
-"""Random operations on a store, compared with a dictionary-based model."""
+"""Testing random operations on a store against a model that consists of dictionaries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Modelled(Struct):
 
     record: StoredResponse
     before: list[Item] | None
-    """The history that it continues; None if that is not stored."""
+    """The history that the response continues; None if it is not stored."""
     events: list[bytes] = []
     ended: bool = False
     there: bool = True
@@ -66,7 +66,7 @@ class _Modelled(Struct):
 
 
 class ModelContract:
-    """Random sequences of operations."""
+    """Random sequences of operations have the same results as with the model."""
 
     @without_deadline
     @given(steps=_response_steps)

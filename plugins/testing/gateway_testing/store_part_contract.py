@@ -25,13 +25,13 @@ _SEEDS = itertools.count(1)
 
 
 def image_url(size: int = 2 * LARGE) -> str:
-    """The data URL of an image that no other has, with about `size` bytes."""
+    """The data URL of a unique image, with about `size` bytes."""
     content = random.Random(f"{uuid.uuid4()}-{next(_SEEDS)}").randbytes(size * 3 // 4)  # noqa: S311  # no secret
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def seeing(*urls: str) -> Message:
-    """A message with images."""
+    """A message with images at these URLs."""
     parts = [InputImage(image_url=url) for url in urls]
     return Message(
         id=f"msg_{uuid.uuid4().hex}", role="user", content=[InputText(text="What is it?"), *parts]
@@ -39,12 +39,13 @@ def seeing(*urls: str) -> Message:
 
 
 class PartContract:
-    """Large parts are read as they were written, however the store keeps them, for as long as a record has them."""
+    """Large parts are read as they were written, however the store keeps them, as long as a record contains them."""
 
     async def test_large_parts_of_responses_are_read_as_they_were_written(
         self, store: ResponseStore
     ) -> None:
-        """In inputs, outputs, results of calls and bodies of requests; alone, twice, and beside small ones."""
+        """The parts are in inputs, outputs, results of calls and bodies of requests; alone, twice, and together with
+        small ones."""
         url, other = image_url(), image_url(LARGE // 2)
         call = call_item()
         items: list[Item] = [seeing(url, other, url), message("user", f"'{url}' is text"), call]
@@ -66,7 +67,7 @@ class PartContract:
         assert encode(dict(read)) == encode(dict(kept.results))
 
     async def test_a_part_stays_while_a_record_has_it(self, store: ResponseStore) -> None:
-        """Also where records are replaced, and where only a descendant needs it."""
+        """This also holds if records are replaced, and if only a descendant needs the part."""
         url = image_url()
         first, second = (record(input_=[seeing(url)], owner="ada") for _ in range(2))
         await store.put(first)
@@ -128,7 +129,7 @@ class PartContract:
         assert encode(changed.completion.choices) == encode(kept[1].completion.choices)
 
     async def test_parts_that_come_and_go_at_once_are_whole(self, store: ResponseStore) -> None:
-        """Records with the same parts are written, replaced and deleted concurrently."""
+        """Parts stay complete while records with the same parts are written, replaced and deleted concurrently."""
         urls = [image_url() for _ in range(3)]
 
         async def live(number: int) -> StoredResponse:

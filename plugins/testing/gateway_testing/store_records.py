@@ -19,9 +19,9 @@ without_deadline = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-"""Settings for tests of random operations: stores may be slow."""
+"""Settings for tests of random operations, without a deadline because stores may be slow."""
 some_record = st.integers(0, 7)
-"""Selects an existing record or, beyond them, one that never existed."""
+"""The index of a record. An index that is too large selects a record that never existed."""
 
 
 def message(role: Literal["user", "assistant"], text: str, *, item_id: str = "") -> Message:

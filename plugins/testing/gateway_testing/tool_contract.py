@@ -39,28 +39,28 @@ _DETAILS: dict[str, type[ToolDetails]] = {
     "file_search_call": FileSearchDetails,
     "shell_call": ShellDetails,
 }
-"""By item type; mcp_call items have none."""
+"""Maps item types to the class of their details. Items of type `mcp_call` have no details."""
 
 
 @pytest.mark.anyio
 class ToolServerContract(ClosingContract, OnAsyncio):
-    """Subclass this, provide a fixture `tool_server` (an open tool server), and set a call that succeeds. Set `kept` if calls keep
-    something for later ones, and give the fixture `reopen`."""
+    """Subclass this, provide a fixture `tool_server` (an open tool server), and set `good_call`. If calls keep
+    something for later ones, also set `kept`, and provide the fixture `reopen`."""
 
     good_call: ClassVar[tuple[str, dict[str, Any]]]
-    """A tool's name, and arguments with which it succeeds."""
+    """The name of a tool, and arguments with which it succeeds."""
     bad_call: ClassVar[tuple[str, dict[str, Any]] | None] = None
-    """A tool's name and invalid arguments; None: a tool with required arguments is called without them."""
+    """The name of a tool, and invalid arguments. If None, a tool with required arguments is called without them."""
     slow_call: ClassVar[tuple[str, dict[str, Any]] | None] = None
-    """A call that takes at least ten seconds, to be cancelled; None: no tool is slow."""
+    """A call that takes at least ten seconds, to be cancelled; None if no tool is slow."""
     kept: ClassVar[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]], str] | None] = None
-    """A call that keeps something for later responses of the same owner, a call that shows it, and a text that only then is in the
-    result; None: nothing is kept."""
+    """A call that keeps something for later responses of the same owner, a call that shows it, and a text that is in
+    the result only after the first call. None if nothing is kept."""
     time_limit: ClassVar[float] = 30.0
     """Time limit for any single step, in seconds."""
 
     entry: ClassVar[Tool | None] = None
-    """The entry of a request's `tools` that selects the server; None: requests have the tools without one."""
+    """The entry of a request's `tools` that selects the server; None if requests have the tools without an entry."""
 
     def session(
         self,
@@ -70,7 +70,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
         *,
         owner: str | None = None,
     ) -> AbstractAsyncContextManager[ToolSession]:
-        """A session as the gateway opens it: of the server that `check` returns."""
+        """A session as the gateway opens it, of the server that `check` returns."""
         context = SessionContext(
             owner=owner, entry=self.entry, response_id=response_id, calls=calls
         )
@@ -111,7 +111,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
     async def test_the_details_of_a_result_are_those_of_the_calls_item(
         self, tool_server: ToolServer
     ) -> None:
-        """For failed calls too. Details of another class are not shown."""
+        """This holds for failed calls too. Details of another class would not be shown."""
         tools = {tool.definition.name: tool for tool in await tool_server.tools()}
         bad = self.bad_call or _without_arguments(tools.values()) or self.good_call
         async with self.session(tool_server, "resp_details") as session:
@@ -120,7 +120,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
                 assert details is None or type(details) is _DETAILS.get(tools[call[0]].item_type)
 
     async def test_a_probe_lists_the_tools(self, tool_server: ToolServer) -> None:
-        """Of a server that has one, and of those that requests choose among."""
+        """This holds for the probe of a server, and for the probes of servers among which requests choose."""
         async with asyncio.timeout(self.time_limit):
             for server in (tool_server, *tool_server.configured()):
                 found = await server.probe()
@@ -129,7 +129,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
     async def test_a_session_accepts_the_earlier_calls_of_other_tools(
         self, tool_server: ToolServer
     ) -> None:
-        """Earlier calls may be of any tool, and clients may have forged them."""
+        """Earlier calls may be calls of any tool, and may have been forged by clients."""
         calls = {
             "mcp_1": CallRecord(name="another_tool", arguments="not JSON", result="\ud800"),
             "ws_2": CallRecord(
@@ -146,7 +146,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
         assert not result.failed, result.text
 
     async def test_an_unknown_tool_is_a_failed_result(self, tool_server: ToolServer) -> None:
-        """The model reads it and can correct itself; no exception ends the run."""
+        """The model reads the result and can correct itself. No exception ends the run."""
         async with self.session(tool_server, "resp_unknown") as session:
             result = await session.call(ToolCall("no_such_tool_here"))
             assert result.failed
@@ -180,7 +180,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
     async def test_an_owner_does_not_see_what_another_has_kept(
         self, tool_server: ToolServer
     ) -> None:
-        """Nor who has no name, even with the ids of the other's responses."""
+        """An anonymous owner does not see it either, even with the ids of the other owner's responses."""
         if self.kept is None:
             pytest.skip("no call keeps anything; set `kept` if one does")
         keep, show, text = self.kept
@@ -207,7 +207,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
             assert not (await long.call(ToolCall(*self.good_call))).failed
 
     async def test_a_session_is_left_when_the_response_fails(self, tool_server: ToolServer) -> None:
-        """The failure is raised further, and the server continues to work."""
+        """The session passes on the failure, and the server continues to work."""
 
         class ResponseFailedError(Exception):
             pass
@@ -244,7 +244,7 @@ class ToolServerContract(ClosingContract, OnAsyncio):
 
 
 def _without_arguments(tools: Any) -> tuple[str, dict[str, Any]] | None:
-    """A call without arguments of a tool that requires some."""
+    """A call without arguments, of a tool that requires some."""
     tool: ServerTool
     for tool in tools:
         if (tool.definition.parameters or {}).get("required"):

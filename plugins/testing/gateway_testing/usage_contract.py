@@ -13,13 +13,13 @@ from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageCoun
 from gateway_testing.on_asyncio import OnAsyncio
 
 _DAY = int(time.time() // 86_400) - 30
-"""A day whose usage stores keep."""
+"""A day for which stores keep the usage."""
 _WIDTHS: tuple[UsageWidth, ...] = ("1m", "1h", "1d")
 
 
 @pytest.mark.anyio
 class UsageCountersContract(OnAsyncio):
-    """Subclass it and give a fixture `usage_store` that returns the store."""
+    """Subclass this and provide a fixture `usage_store` that returns the store."""
 
     @pytest.fixture
     def usage_store(self) -> UsageCounters:
@@ -54,7 +54,7 @@ class UsageCountersContract(OnAsyncio):
         }
 
     async def test_a_batch_is_added_once(self, usage_store: UsageCounters) -> None:
-        """Its answer may have been lost on the way."""
+        """A batch may be sent again, because the first answer may have been lost."""
         name, batch = uuid.uuid4().hex, uuid.uuid4().hex
         for _ in range(3):
             await usage_store.add_usage(batch, [_count(name)])
@@ -93,7 +93,7 @@ class UsageCountersContract(OnAsyncio):
     async def test_minutes_hours_and_days_are_counted_apart(
         self, usage_store: UsageCounters
     ) -> None:
-        """Also where their numbers are the same, and in the same batch."""
+        """This also holds if their numbers are the same, and within one batch."""
         name, now = uuid.uuid4().hex, time.time()
         latest = {width: int(now // WIDTH_SECONDS[width]) for width in _WIDTHS}
         counts = [
