@@ -77,7 +77,7 @@ class ChatOutput(ChoicesOutput):
         return expected_tokens((first.request,), first.sequences(plan.n))
 
     def _check_shown(self, first: Generation) -> None:
-        """Raise `Unsupported` for what the answer cannot show."""
+        """Raise `Unsupported` for parameters that request data which the answer cannot show."""
         settings, style = self.plan.settings, self.plan.style
         if settings.policies is not None:
             settings.policies.check_shown(settings.sampling, token_ids=style.token_ids)

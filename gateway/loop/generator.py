@@ -168,7 +168,7 @@ class Generator:
                         settings.tool_params,
                     )
                 raise
-            # Find the smallest number of parts to leave out by bisection; each attempt renders the whole prompt.
+            # Find the smallest number of parts to drop by bisection; each step renders the whole prompt.
             low, high = 1, len(droppable(turn.items[preamble:]))
             found: Generation | None = None
             while low <= high:

@@ -92,7 +92,7 @@ def _size_of(turn: Turn) -> int:
     for item in turn.items:
         if size > IN_THREAD:
             break
-        if type(item) is items.Message:  # as most are
+        if type(item) is items.Message:  # the common case
             size += _PART * len(item.content)
             for said in item.content:
                 if isinstance(said, TEXTS):

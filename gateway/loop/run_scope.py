@@ -29,7 +29,7 @@ WAIT_WITHIN: Final = 30.0
 runs could wait for each other forever."""
 _UNKNOWN = ExpectedTokens()
 _held: ContextVar[tuple[Admission, ...]] = ContextVar("gateway.held_places", default=())
-"""The queues in which the current task's run holds a place, and the runs that started it, outermost first."""
+"""The queues in which the current task's run, and the runs that started it, hold a place; outermost first."""
 
 
 class RunScope:

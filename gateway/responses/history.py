@@ -17,7 +17,8 @@ from gateway.wire.request import ResponseRequest
 
 
 def check_room(context: Sequence[items.Item], bounds: ConversationBounds) -> None:
-    """Raise `ConversationFull` if a conversation of these items would exceed `bounds`. Called before the model is."""
+    """Raise `ConversationFull` if a conversation with the items of `context` has no room for a response. Called before
+    the model is called."""
     number, size = len(context), sum(len(encode(item)) for item in context)
     if number >= bounds.items or size > bounds.bytes:
         error = ConversationFull.beyond(bounds.items, bounds.bytes)

@@ -24,9 +24,9 @@ def own_items(
     """Return the items of a request, each with an id and without a compaction trigger; and the types of all items that
     were sent.
 
-    Raises `InvalidRequest` for duplicate ids, because the model would read an item twice. Some ids may repeat, and
-    repeated ones are replaced by new ids: of references; of reasoning, because some clients send each part as a
-    separate item; and ids that no server issued, such as the `__fake_id__` of openai-agents.
+    Raises `InvalidRequest` for duplicate ids, because the model would read an item twice. References may repeat. The
+    ids of reasoning may repeat too, because some clients send each part as a separate item, and so may ids that no
+    server issued, such as the `__fake_id__` of openai-agents. Repeated ids of these two kinds are replaced by new ids.
     """
     own = with_unique_ids(with_ids(sent, new_id))
     seen: set[str] = set()
