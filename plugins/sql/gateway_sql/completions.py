@@ -15,11 +15,11 @@ from gateway_sql.schema import OF_COMPLETION
 from gateway_sql.statements import Operation, Rows, Statement, key, owner_key
 
 _PASSED_AT_ONCE: Final = 500
-"""Number of completions whose model and metadata are examined with one statement."""
+"""Number of completions whose model and metadata are read by one statement."""
 
 
 def put(record: StoredCompletion, metadata: bytes, cut: Cut, now: float) -> Operation[None]:
-    """Store a completion as the latest."""
+    """Store a completion as the latest. Replaces a completion with the same id."""
     completion, data = record.completion, cut.data
     gone = yield Statement(
         "DELETE FROM completions WHERE id = $1 RETURNING num, parts", (key(record.id),)
@@ -43,7 +43,7 @@ def put(record: StoredCompletion, metadata: bytes, cut: Cut, now: float) -> Oper
 
 
 def _leave(gone: Rows) -> Operation[None]:
-    """Rows were removed: `num, parts`."""
+    """Release the parts of removed rows. `gone` are their columns `num` and `parts`."""
     if any(uses for _, uses in gone):
         yield from parts.leave(OF_COMPLETION, [num for num, _ in gone])
 

@@ -23,7 +23,8 @@ from gateway_sql.statements import Operation, Statement, key, owner_key
 def put(
     conversation_id: str, packed: bytes, owner: str | None, now: float, ttl: float
 ) -> Operation[None]:
-    """Store a conversation. One of another owner, or an expired one, is replaced together with its items."""
+    """Store a conversation. If there is an expired one with the same id, or one of another owner, removes it and its
+    items."""
     name = key(conversation_id)
     rows = yield Statement(
         "SELECT num, owner, used FROM conversations WHERE id = $1 FOR UPDATE", (name,)
@@ -92,7 +93,12 @@ def append(
     *,
     all_new: bool,
 ) -> Operation[bool | Collection[str]]:
-    """Append items, by key. Returns the keys of those that are there already, if `all_new` and there are any."""
+    """Append items, by key. Items that the conversation already contains are left out. Returns True, or False if there
+    is no such conversation.
+
+    If `all_new` is set and some items are already there, appends nothing, and returns their keys. Raises
+    `ConversationFull`.
+    """
     rows = yield Statement(
         "SELECT num, number, bytes, next FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
         (key(conversation_id), owner_key(owner), now - ttl),
@@ -108,7 +114,7 @@ def append(
     if known and all_new:
         return known
     new = {item: packed for item, packed in items.items() if item not in known}
-    # What bounds a conversation is how large it is for those who read it; what is stored counts for the store.
+    # The bounds of a conversation apply to its size when it is read. The bounds of the store apply to the stored bytes.
     added = sum(whole_size(*packed) for packed in new.values())
     stored = sum(len(packed.data) for packed in new.values())
     uses = sum(len(packed.parts) for packed in new.values())
@@ -146,7 +152,8 @@ def page(
     owner: str | None,
     since: float,
 ) -> Operation[tuple[ItemPage, int, float] | None]:
-    """A page with the conversation's row and the time of its last use."""
+    """A page of items, with the conversation's row and the time of its last use. None if there is no such conversation,
+    or no item `after` in it."""
     rows = yield Statement(
         "SELECT num, used FROM conversations WHERE id = $1 AND owner = $2 AND used > $3",
         (key(conversation_id), owner_key(owner), since),
@@ -183,7 +190,7 @@ def page(
 def item(
     conversation_id: str, item_id: str, owner: str | None, since: float
 ) -> Operation[tuple[Item | None, int, float] | None]:
-    """An item with the conversation's row and the time of its last use."""
+    """An item, with the conversation's row and the time of its last use."""
     rows = yield Statement(
         "SELECT i.data, c.num, c.used FROM conversations c JOIN conversation_items i ON i.conversation = c.num "
         "WHERE c.id = $1 AND c.owner = $2 AND c.used > $3 AND i.item = $4",

@@ -9,11 +9,11 @@ from gateway_sql import logs
 from gateway_sql.statements import SqlDatabase, key
 
 _KEPT = 256 << 10
-"""Bytes of a followed log that are kept in memory, for readers that are almost up to date."""
+"""Maximum number of bytes of a followed log that are kept in memory, for readers that are almost up to date."""
 
 
 class _Followed:
-    """A log that this process reads: its newest events, if this process has written them, and who waits."""
+    """A log that this process reads: its newest events, if this process has written them, and the waiting readers."""
 
     __slots__ = ("_recent", "_size", "_start", "_waiting", "ended", "news", "readers")
 
@@ -22,7 +22,7 @@ class _Followed:
         self.news = 0
         """Number of notifications so far."""
         self.ended: int | None = None
-        """The final length of the log."""
+        """The final length of the log, if this process has ended it."""
         self._recent: list[bytes] = []
         self._start = 0
         """The sequence number of the first event in `_recent`."""
@@ -30,7 +30,8 @@ class _Followed:
         self._waiting: list[asyncio.Future[None]] = []
 
     def add(self, events: Sequence[bytes], length: int, ended: bool) -> None:
-        """Events that were stored, and the log's length after them."""
+        """Keep events that were stored. `length` is the length of the log after them, and `ended` tells whether they
+        are its end."""
         if length - len(events) != self._start + len(self._recent):
             self.forget()
             self._start = length - len(events)
@@ -46,14 +47,14 @@ class _Followed:
         self.notify()
 
     def recent(self, at: int) -> list[bytes]:
-        """Events from position `at`, if they are in memory."""
+        """The events from position `at` on, if they are in memory; otherwise an empty list."""
         skipped = at - self._start
         if skipped < 0 or skipped >= len(self._recent):
             return []
         return self._recent[skipped:]
 
     def forget(self) -> None:
-        """Forget what is in memory."""
+        """Drop the events in memory."""
         self._recent.clear()
         self._size = 0
         self.ended = None
@@ -66,40 +67,41 @@ class _Followed:
                 each.set_result(None)
 
     async def wait(self) -> None:
-        """Returns at the next notification."""
+        """Wait for the next notification."""
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         try:
             await waiting
         finally:
-            if waiting in self._waiting:  # the reader left
+            if waiting in self._waiting:  # the reader was cancelled
                 self._waiting.remove(waiting)
 
 
 class EventFollower:
-    """Follows the logs that this process reads."""
+    """Reads logs, and waits for their next events."""
 
     def __init__(self, database: SqlDatabase, since: Callable[[], float]) -> None:
-        """`since`: responses that were not used later have expired."""
+        """`since` returns a time. Responses that were not used after it have expired."""
         self._database = database
         self._since = since
         self._followed: dict[str, _Followed] = {}
 
     def add(self, response_id: str, events: Sequence[bytes], length: int, ended: bool) -> None:
-        """This process has stored events; the log has `length` of them now."""
+        """Notify the readers of a log in this process that the process has stored events. The log now has `length`
+        events."""
         followed = self._followed.get(key(response_id))
         if followed is not None:
             followed.add(events, length, ended)
 
     def notify(self, names: Iterable[str]) -> None:
-        """The logs with these keys have changed, or were deleted."""
+        """Notify the readers of the logs with these keys that the logs have changed, or were deleted."""
         for name in names:
             if (followed := self._followed.get(name)) is not None:
                 followed.forget()
                 followed.notify()
 
     def notify_all(self) -> None:
-        """Any log may have changed."""
+        """Notify the readers of all logs: any log may have changed."""
         self.notify(tuple(self._followed))
 
     async def read(self, response_id: str, after: int) -> AsyncGenerator[Sequence[bytes], None]:

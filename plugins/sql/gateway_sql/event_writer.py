@@ -1,4 +1,4 @@
-"""Writing events: those of all responses of this process are stored in one transaction."""
+"""Writing events. The waiting events of all responses of this process are stored in one transaction."""
 
 from __future__ import annotations
 

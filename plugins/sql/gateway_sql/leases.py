@@ -10,18 +10,19 @@ from gateway_sql.schema import FINISHED, RUNNING
 from gateway_sql.statements import Operation, Statement, key
 
 _RECENT = 1000
-"""Number of requests to cancel that are looked at again, because their transactions may end in another order."""
+"""Number of earlier requests to cancel that are read again, because transactions may end in a different order than
+their numbers."""
 
 _SET_BACK = 600.0
-"""A lease that ends later than so many seconds from now, and ten times the time of a lease, was made before the clock was set back. Its
-owner, if it lives, has renewed it since."""
+"""If a lease ends later than this many seconds from now, and later than ten times the duration of a lease, it was made
+before the clock was set back. A living holder would have renewed it since."""
 
 
 def lease(
     holder: str, response_ids: Collection[str], seconds: float, now: float
 ) -> Operation[None]:
-    """Lease responses to `holder`, except those that others hold: a late owner does not take back what was taken
-    over."""
+    """Lease responses to `holder`, except those with a valid lease of another holder: a holder that is late does not
+    take back responses that another one has taken over."""
     yield Statement(
         "INSERT INTO leases (id, holder, until) VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE "
         "SET holder = excluded.holder, until = excluded.until WHERE leases.holder = excluded.holder OR leases.until <= $4",
@@ -31,14 +32,14 @@ def lease(
 
 
 def release(holder: str, response_id: str) -> Operation[None]:
-    """End `holder`'s lease."""
+    """End the lease of `holder` on a response."""
     yield Statement("DELETE FROM leases WHERE id = $1 AND holder = $2", (key(response_id), holder))
 
 
 def take(
     holder: str, seconds: float, limit: int, now: float
 ) -> Operation[Sequence[StoredResponse]]:
-    """Lease to `holder` the responses whose leases have expired, at most `limit`. Returns their records."""
+    """Lease to `holder` up to `limit` responses whose leases have expired. Returns their records."""
     due = yield Statement(
         "SELECT id FROM leases WHERE until <= $1 OR until > $2 ORDER BY until LIMIT $3 FOR UPDATE SKIP LOCKED",
         (now, now + max(_SET_BACK, 10 * seconds), limit),
@@ -81,7 +82,7 @@ def last_cancel() -> Operation[int]:
 
 
 def cancels(after: int) -> Operation[Sequence[tuple[int, str]]]:
-    """Requests to cancel after that one, and some before it."""
+    """The requests to cancel after the number `after`, and some before it: their numbers and response ids."""
     rows = yield Statement(
         "SELECT num, id FROM cancels WHERE num > $1 ORDER BY num", (after - _RECENT,)
     )

@@ -17,7 +17,7 @@ def admit(
     seconds: float,
     now: float,
 ) -> Operation[LimitState]:
-    """Count a request, unless a limit is exceeded."""
+    """Count a request, unless a limit is exceeded. A request that was counted before is not counted again."""
     who, what = key(principal), key(request_id)
     yield Statement(
         "INSERT INTO limits (principal, requests, requests_at, tokens, tokens_at, day, day_tokens, used) "
@@ -106,7 +106,7 @@ def settle(ended: Sequence[SettledRequest], now: float) -> Operation[None]:
 
 
 def renew(running: Sequence[tuple[str, str]], seconds: float, now: float) -> Operation[None]:
-    """Keep running requests."""
+    """Extend the time for which running requests count, to `seconds` from now."""
     yield Statement(
         "UPDATE limit_requests SET until = $3 WHERE principal = $1 AND request = $2",
         sorted(
@@ -117,7 +117,8 @@ def renew(running: Sequence[tuple[str, str]], seconds: float, now: float) -> Ope
 
 
 def forget(now: float) -> Operation[None]:
-    """Delete what cannot matter any more: requests of processes that died, and what was not used for two days."""
+    """Delete rows that have no effect any more: requests of processes that died, and counters that were not used for
+    two days."""
     yield Statement("DELETE FROM limit_requests WHERE until < $1", (now - DAY_SECONDS,))
     yield Statement("DELETE FROM limits WHERE used < $1", (now - 2 * DAY_SECONDS,))
 

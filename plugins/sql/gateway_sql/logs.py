@@ -13,14 +13,14 @@ from gateway_sql.statements import Operation, Statement, key
 
 _ROWS = 500
 _BYTES = 4 << 20
-"""Number of rows that one read asks for, and the size in bytes beyond which it returns no more of them."""
+"""Maximum number of rows that one read fetches, and the size in bytes after which it returns no more of them."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
 
 
 class LogState(NamedTuple):
-    """Part of a log: events from the position that was asked for, the log's length, and whether it has ended."""
+    """A part of a log: events from the requested position on, the length of the log, and whether it has ended."""
 
     events: Sequence[bytes]
     length: int
@@ -28,7 +28,7 @@ class LogState(NamedTuple):
 
 
 def append(appends: Sequence[BatchEntry], token: str) -> Operation[list[int]]:
-    """Extend logs. Returns what `EventBatchWriter.store` returns."""
+    """Append to logs. Returns the same as `EventBatchWriter.store`: the new length of each log, `REFUSED` or `LOST`."""
     names = {key(each.response_id): each for each in appends}
     rows = yield Statement(
         "SELECT id, num, attempt, is_open, ended, length, token FROM logs WHERE id = ANY($1::text[]) "
@@ -53,10 +53,10 @@ def append(appends: Sequence[BatchEntry], token: str) -> Operation[list[int]]:
     lengths: dict[str, int] = {}
     for name, each in names.items():
         if name not in known:
-            lengths[name] = REFUSED  # deleted, by another process perhaps
+            lengths[name] = REFUSED  # the response was deleted, possibly by another process
             continue
         num, attempt, is_open, ended, length, last_token = known[name]
-        if last_token == token:  # a repeated call whose first answer was lost
+        if last_token == token:  # a repeated call: the answer to the first one was lost
             lengths[name] = length
             continue
         if attempt != each.attempt or ended or not (is_open or each.ending == "now"):
@@ -84,7 +84,7 @@ def append(appends: Sequence[BatchEntry], token: str) -> Operation[list[int]]:
 
 
 def read(response_id: str, at: int, since: float) -> Operation[LogState | None]:
-    """Events from position `at`; None if the response is not stored."""
+    """Read events from position `at` on. None if the response is not stored."""
     rows = yield Statement(
         "SELECT r.state, r.used, l.num, l.length, l.ended FROM responses r LEFT JOIN logs l ON l.id = r.id "
         "WHERE r.id = $1",
@@ -112,7 +112,7 @@ def read(response_id: str, at: int, since: float) -> Operation[LogState | None]:
 
 
 def count(response_id: str, since: float) -> Operation[int]:
-    """The length of a log."""
+    """The number of events in a log."""
     rows = yield Statement(
         f"SELECT l.length FROM logs l JOIN responses r ON r.id = l.id WHERE l.id = $1 "
         f"AND (r.state = {RUNNING} OR r.used > $2)",

@@ -14,13 +14,16 @@ logger = logging.getLogger("gateway_sql")
 def hold(
     owner: str, kind: int, holder: int, items: Mapping[str, Mapping[str, bytes]]
 ) -> Operation[None]:
-    """Store the parts of `items` that `owner` has not stored, and record that the row `holder` uses them. In the same
-    transaction as the row, and at most once in it: two transactions that store the same parts must do so in the same order."""
+    """Store those parts of `items` that are not stored for `owner` yet, and record that the row `holder` uses them.
+
+    To be called in the same transaction as the row is written, and at most once in it: transactions that store the same
+    parts must do so in the same order.
+    """
     parts = {name: data for each in items.values() for name, data in each.items()}
     if not parts:
         return
     names = sorted(parts)
-    # Locked, they are not removed before this transaction has ended. Others may use them at the same time.
+    # Locked parts are not removed before this transaction has ended. Other transactions may use them at the same time.
     rows = yield Statement(
         "SELECT hash, num FROM parts WHERE owner = $1 AND hash = ANY($2::text[]) ORDER BY hash FOR SHARE",
         (owner, names),
@@ -49,7 +52,7 @@ def hold(
 
 
 def leave(kind: int, holders: Sequence[int], *, item: str | None = None) -> Operation[None]:
-    """Record that these rows, or this item of them, use nothing any more."""
+    """Record that these rows, or only their item `item`, do not use any parts any more."""
     only = "" if item is None else " AND item = $3"
     yield Statement(
         f"DELETE FROM part_uses WHERE kind = $1 AND holder = ANY($2::bigint[]){only}",
@@ -58,7 +61,8 @@ def leave(kind: int, holders: Sequence[int], *, item: str | None = None) -> Oper
 
 
 def restored(owner: str, values: Sequence[bytes | None]) -> Operation[list[bytes | None]]:
-    """The values as they were packed, in the same order. An empty one if a part is missing."""
+    """The values as they were before they were cut, in the same order. A value is empty if one of its parts is
+    missing."""
     names = {name for value in values for name in named_parts(value)}
     if not names:
         return list(values)
@@ -73,7 +77,7 @@ def restored(owner: str, values: Sequence[bytes | None]) -> Operation[list[bytes
 
 
 def remove_unused(limit: int) -> Operation[int]:
-    """Remove parts that nothing uses, but for those that others lock. Returns how many were found, at most `limit`."""
+    """Remove up to `limit` unused parts, except those that are locked by others. Returns how many were found."""
     # The second statement sees uses that were stored before the first one had its locks.
     rows = yield Statement(
         "SELECT num FROM parts WHERE NOT EXISTS (SELECT 1 FROM part_uses WHERE part = parts.num) "
@@ -96,12 +100,13 @@ def any_unused() -> Operation[bool]:
 
 
 def used_bytes() -> Statement:
-    """Owner and bytes of its parts."""
+    """A query for the bytes of each owner's parts."""
     return Statement("SELECT owner, sum(size) FROM parts GROUP BY owner")
 
 
 def freed(kind: int, row: str) -> str:
-    """An expression for the bytes of parts that removing a row frees; parts with several uses are divided between them."""
+    """An SQL expression for the bytes of parts that are freed if a row is removed. The bytes of a part are divided
+    between its uses."""
     return (
         "coalesce((SELECT sum(p.size / (SELECT count(*) FROM part_uses o WHERE o.part = p.num)) FROM part_uses u "
         f"JOIN parts p ON p.num = u.part WHERE u.kind = {kind} AND u.holder = {row}.num), 0)"

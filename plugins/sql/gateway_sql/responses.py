@@ -20,13 +20,13 @@ logger = logging.getLogger("gateway_sql")
 
 _LONGEST_CHAIN = 100_000
 _HOMES = 8
-"""Maximum number of responses that are looked through for one item."""
+"""Maximum number of responses that are searched for one item."""
 
 _ALIVE = f"(state = {RUNNING} OR state = {FINISHED} AND used > $2)"
 
 
 class EncodedRecord(NamedTuple):
-    """A record as it is written, made before the transaction begins."""
+    """A record in the form in which it is stored. It is encoded before the transaction begins."""
 
     record: StoredResponse
     meta: bytes
@@ -50,22 +50,22 @@ class EncodedRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the record, without its events and its large parts."""
+        """Size of the record in bytes, without its events and its large parts."""
         return len(self.meta) + self.own_size
 
     @property
     def own_size(self) -> int:
-        """Bytes that descendants need."""
+        """Size in bytes of the part of the record that descendants need."""
         return len(self.sent) + len(self.made) + len(self.results or b"")
 
     @property
     def most_size(self) -> int:
-        """Bytes that are stored if none of the large parts is stored already."""
+        """Number of bytes to store if none of the large parts is stored yet."""
         return self.size + sum(map(len, self.parts.values()))
 
 
 class Put(Struct, frozen=True):
-    """The operation that stores a record. A database may store several that are `simple` by `insert_all`."""
+    """The operation that stores a record. A database may store several `simple` ones together by `insert_all`."""
 
     written: EncodedRecord
     now: float
@@ -76,12 +76,13 @@ class Put(Struct, frozen=True):
 
     @property
     def simple(self) -> bool:
-        """Whether the record continues no response and has no large parts. Then it concerns no other rows, if it is new."""
+        """Whether the record continues no response and has no large parts. If such a record is new, storing it does not
+        depend on other rows."""
         return not self.written.parts and not _previous(self.written.record)
 
 
 def insert_all(puts: Sequence[Put], after: int) -> Operation[None]:
-    """Store simple records, which must all be new, in rows that are numbered from `after` + 1 on."""
+    """Store simple records in rows with the numbers from `after` + 1 on. All of them must be new."""
     rows: list[tuple[Any, ...]] = []
     items: list[tuple[str, str, int, int]] = []
     for num, each in enumerate(puts, after + 1):
@@ -110,10 +111,13 @@ def put(
     expected: Collection[ResponseStatus] | None = None,
     attempt: int = 0,
 ) -> Operation[bool]:
-    """Store a record; with `expected`, only if the stored status is among them and the stored attempt is `attempt`."""
+    """Store a record. Returns whether it is stored.
+
+    With `expected`, it is only stored if there is a record with one of these statuses and with the attempt `attempt`.
+    """
     record = written.record
     name = key(record.id)
-    # Most records are new, and continue none whose row would have to be locked after their own.
+    # Most records are new, and continue no response. Otherwise the row of that response must be locked first.
     if expected is None and not _previous(record):
         made = yield from _insert(written, None, 0, now=now)
         if made:
@@ -129,7 +133,9 @@ def put(
                 return False
             _, _, _, status, stored, _, _, _, token, _, _ = rows[0]
             if status not in expected or stored != attempt:
-                return bool(token == written.token)  # a repeated call whose first answer was lost
+                return bool(
+                    token == written.token
+                )  # repeated: the answer to the first call was lost
         if rows:
             yield from _update(written, rows[0], now=now, ttl=ttl)
             return True
@@ -140,7 +146,7 @@ def put(
 
 
 def _insert(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> Operation[bool]:
-    """Store a new record. Returns False, without a change, if there is one with its id."""
+    """Store a new record. If there is a record with its id, changes nothing and returns False."""
     record = written.record
     rows = yield Statement(
         "INSERT INTO responses (id, owner, state, status, attempt, streamed, meta, sent, made, results, parent, "
@@ -156,7 +162,7 @@ def _insert(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> 
 
 
 def _columns(written: EncodedRecord, parent: Any, broken: Any, *, now: float) -> tuple[Any, ...]:
-    """The values of a row without its key, in the order of the statements."""
+    """The values of a row except its number and its id, in the order of the statements."""
     record = written.record
     return (
         owner_key(record.owner),
@@ -184,7 +190,7 @@ def _update(
     record = written.record
     num, owner, _, _, _, previous, parent, broken, _, _, uses = row
     if _previous(record) != previous or owner != owner_key(record.owner):
-        # Otherwise the row that it continues is still there, even if that response was removed.
+        # Otherwise the row of the continued response is still there, even if this response was removed.
         parent, broken = yield from _parent(record, now - ttl)
     yield Statement(
         "UPDATE responses SET owner = $2, state = $3, status = $4, attempt = $5, streamed = $6, meta = $7, sent = $8, "
@@ -220,7 +226,7 @@ def _index(num: int, record: StoredResponse) -> Operation[None]:
 
 
 def _item_rows(num: int, record: StoredResponse) -> list[tuple[str, str, int, int]]:
-    """The rows of `items` for a record, each item once."""
+    """The rows of the table `items` for a record, one for each item."""
     owner, results = owner_key(record.owner), record.results
     called = {key(item.id): int(item.id in results) for item in _items(record)}
     return [(owner, each, num, made) for each, made in called.items()]
@@ -238,7 +244,7 @@ def _previous(record: StoredResponse) -> str:
 
 
 def _parent(record: StoredResponse, since: float) -> Operation[tuple[int | None, int]]:
-    """The row that a new record continues, and whether its history is incomplete."""
+    """The row that a record continues, and whether its history is incomplete (1) or not (0)."""
     previous = _previous(record)
     if not previous:
         return None, 0
@@ -252,7 +258,7 @@ def _parent(record: StoredResponse, since: float) -> Operation[tuple[int | None,
 def get(
     response_id: str, owner: str | None, since: float
 ) -> Operation[tuple[StoredResponse, int, float] | None]:
-    """A record with its row and the time of its last use."""
+    """A record, with its row and the time of its last use."""
     rows = yield Statement(
         f"SELECT meta, sent, made, results, num, used FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3",
         (key(response_id), since, owner_key(owner)),
@@ -264,7 +270,7 @@ def get(
 
 
 def record_of(response_id: str, owner: str, row: Sequence[Any]) -> Operation[StoredResponse | None]:
-    """The record of `meta, sent, made, results`."""
+    """The record from the columns `meta`, `sent`, `made` and `results`. None if it cannot be read."""
     meta, sent, made, read = yield from parts.restored(owner, row[:4])
     record = unpack_record(meta or b"", of=response_id)
     input_ = unpack_items(sent or b"", of=response_id)
@@ -279,7 +285,8 @@ def record_of(response_id: str, owner: str, row: Sequence[Any]) -> Operation[Sto
 def history(
     response_id: str, owner: str | None, since: float
 ) -> Operation[tuple[Sequence[Item], int, float] | None]:
-    """All items, oldest first, with the row and the time of its last use. None also if the history is incomplete."""
+    """All items of a response's history, oldest first, with its row and the time of its last use. None if there is no
+    such response, or if its history is incomplete."""
     rows = yield Statement(
         f"SELECT num, used, broken FROM responses WHERE id = $1 AND {_ALIVE} AND owner = $3",
         (key(response_id), since, owner_key(owner)),
@@ -388,7 +395,7 @@ def delete(response_id: str, owner: str | None, since: float) -> Operation[bool]
 
 
 def evict(num: int) -> Operation[str | None]:
-    """Remove a finished response. Returns its key, or None if it was removed already."""
+    """Remove a finished response. Returns its key; None if it is not there any more, or not finished."""
     rows = yield Statement(
         f"SELECT id FROM responses WHERE num = $1 AND state = {FINISHED} FOR UPDATE", (num,)
     )
@@ -415,7 +422,7 @@ def _remove(num: int, name: str) -> Operation[None]:
 
 
 def drop(num: int) -> Operation[None]:
-    """Delete a row without children, and all ancestors that were kept for it alone."""
+    """Delete a row without children, and all ancestors that were kept only for it."""
     gone = yield Statement(
         "DELETE FROM responses WHERE num IN (WITH RECURSIVE up (num, parent) AS ("
         "SELECT num, parent FROM responses WHERE num = $1 UNION ALL "
@@ -431,7 +438,8 @@ def drop(num: int) -> Operation[None]:
 
 
 def delete_unreferenced(limit: int) -> Operation[int]:
-    """Delete kept rows that no child needs any more: two children that were removed at the same time leave one."""
+    """Delete up to `limit` kept rows without children. Such a row is left if its last two children are removed at the
+    same time."""
     rows = yield Statement(
         f"SELECT num FROM responses r WHERE state = {KEPT} "
         "AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.parent = r.num) LIMIT $1",

@@ -1,30 +1,31 @@
-"""The schema, as statements for each version. `{identity}` is the database's type of a growing primary key, and
-`{bytes}` its type of binary data.
+"""The schema, as statements for each version. `{identity}` stands for the database's type of an increasing primary key,
+and `{bytes}` for its type of binary data.
 
 `responses`
-    One row for each stored response, and for each removed one whose items others need (state `KEPT`, without an id).
-    `meta` is the record without its items, `sent` and `made` are its input and output, `parent` is the row that it
-    continues. `token` is that of the last write.
+    One row for each stored response, and for each removed response whose items others need (state `KEPT`, without an
+    id). `meta` is the record without its items, `sent` and `made` are its input and output, and `parent` is the row
+    that it continues. `token` is the token of the last write.
 `items`
     The responses that contain an item; `called` is 1 if the response holds the result of that call.
 `logs`, `events`
-    The event log of a response, and what each append wrote: `upto` is the length of the log after it. Logs are removed
-    with their response, not by their age, so events are in one table and are deleted by log.
+    The event log of a response, and the events of each append: `upto` is the length of the log after it. A log is
+    removed together with its response, not by age, so all events are in one table and are deleted by log.
 `leases`, `cancels`
     Leases on responses, and requests to cancel.
 `conversations`, `conversation_items`, `completions`
     Conversations, their items by position, and chat completions in the order in which they were stored.
 `shared_values`, `value_owners`
-    Shared values, and the number and bytes that each owner has.
+    Shared values, and the number and total size of each owner's values.
 `limits`, `limit_requests`
-    What each principal has spent of its limits, and its running requests with what their admission returned.
+    The part of its limits that each principal has used, and its running requests with the results of their admission.
 `usage_counts`, `usage_hours`, `usage_minutes`, `usage_batches`
-    What was used in each day, hour and minute, and the batches that were added. `names` is the API, the principal and the model as JSON,
-    and `subject` is its key.
+    The usage in each day, hour and minute, and the ids of the batches that were added. `names` is the API, the
+    principal and the model as JSON, and `subject` is the key of this text.
 `parts`, `part_uses`
-    Large parts of the values above, once for each owner, by hash (`gateway.sdk.stores.cut`), and the rows that name them: `kind`
-    is one of `OF_RESPONSE`, `OF_CONVERSATION` and `OF_COMPLETION`, `holder` is the row, `item` the key of a conversation's item. The column
-    `parts` of those rows is the number of their uses. A part without uses is removed.
+    Large parts of the values above, once for each owner, by hash (`gateway.sdk.stores.cut`), and the rows that use
+    them: `kind` is one of `OF_RESPONSE`, `OF_CONVERSATION` and `OF_COMPLETION`, `holder` is the row, and `item` is the
+    key of a conversation's item. The column `parts` of these rows is the number of parts that the row uses. Unused
+    parts are removed.
 """
 
 from __future__ import annotations
@@ -114,4 +115,4 @@ VERSIONS: Final[tuple[tuple[str, ...], ...]] = (
         reasoning BIGINT NOT NULL, PRIMARY KEY (minute, subject))""",
     ),
 )
-"""The statements that migrate each version of the schema to the next; the first ones create it."""
+"""The statements that migrate each version of the schema to the next. The first version's statements create it."""

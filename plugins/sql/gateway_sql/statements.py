@@ -1,4 +1,4 @@
-"""What the store asks of a database."""
+"""The interface between the store and a database."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ T = TypeVar("T")
 class Statement(NamedTuple):
     """One SQL statement in PostgreSQL's dialect.
 
-    The store uses a subset that needs few changes for other databases: parameters `$1`, casts `$1::bigint`,
-    `= ANY($1::text[])`, `FOR UPDATE` or `FOR SHARE` at the end, `ON CONFLICT`, `RETURNING`, recursive queries. Conditions are integers.
+    The store uses a subset that needs few changes for other databases: parameters `$1`, casts `$1::bigint`, `=
+    ANY($1::text[])`, `FOR UPDATE` or `FOR SHARE` at the end, `ON CONFLICT`, `RETURNING`, recursive queries. Truth
+    values are stored as integers.
     """
 
     sql: str
@@ -24,28 +25,30 @@ class Statement(NamedTuple):
 
 Rows: TypeAlias = Sequence[Sequence[Any]]
 Operation: TypeAlias = Generator[Statement, Rows, T]
-"""Statements of one transaction and, in the end, its result. It may be run again, if the transaction was rolled back."""
+"""Yields the statements of one transaction, receives their rows, and returns a result. If the transaction was rolled
+back, the operation may be run again."""
 
 
 class SqlDatabase(Protocol):
-    """Runs operations, each in a transaction of its own. Raises `StoreUnavailable` if the database does not answer."""
+    """Runs operations, each of them atomically. Raises `StoreUnavailable` if the database does not answer."""
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        """The result of an operation that only reads, on a consistent state."""
+        """Run an operation that only reads, and sees a consistent state. Returns its result."""
         ...
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """The result of an operation, once its changes are durable. It is completed even if the caller is cancelled.
-        Changes are rolled back if the operation raises."""
+        """Run an operation. Returns its result once its changes are durable. The operation is completed even if the
+        caller is cancelled. Its changes are rolled back if it raises."""
         ...
 
     def now(self) -> float:
-        """The time in seconds, by the clock that all processes with this database share."""
+        """The Unix time in seconds, by a clock that all processes with this database share."""
         ...
 
     def announce(self, names: Collection[str]) -> None:
-        """Notify the other processes with this database that these response ids, or `CANCELS`, have news. May lose a
-        notification only if it later notifies of everything. Does not wait."""
+        """Notify the other processes with this database that there is news about these names: keys of response ids, or
+        `CANCELS`. A notification may only be lost if a later one says that there may be news about any name. Does not
+        wait."""
         ...
 
     async def health(self) -> None:
@@ -60,7 +63,7 @@ _LONGEST_KEY = 200
 
 
 def key(text: str) -> str:
-    """`text` as a key: itself, or a digest where an index or a database would not take it."""
+    """The key of `text`: the text itself, or a digest if an index or a database would not accept the text."""
     if len(text) <= _LONGEST_KEY and text.isprintable():
         return text
     return "\x01" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

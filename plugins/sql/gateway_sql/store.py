@@ -46,9 +46,9 @@ class SqlStore:
     """Implements `gateway.sdk.ResponseStore`, `LimitCounters` and `UsageCounters` for all gateways that use one database.
 
     Entries that were not used for `bounds.ttl` seconds are removed. If another bound is exceeded, the least recently
-    used entries of the owner with the highest usage are removed: owners within an equal share lose nothing to others.
-    Unfinished responses are never removed. Counting and removing run in the background, so a bound may be exceeded
-    briefly, by about a hundredth.
+    used entries of the owner with the highest usage are removed; owners whose usage is within an equal share lose no
+    entries. Unfinished responses are never removed. Counting and removing run in the background, so a bound may be
+    exceeded for a short time, by about one per cent.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class SqlStore:
         outage: float = 0.0,
         shared: bool = True,
     ) -> None:
-        """`outage`: seconds without the database that a running background response survives."""
+        """`outage` is the maximum time in seconds for which a background response waits for an unavailable database.
+        `shared` says whether several processes use the database."""
         self._database = database
         self._ttl = bounds.ttl
         self._outage = outage
@@ -71,7 +72,7 @@ class SqlStore:
         self._cancelled = asyncio.Event()
         self._used: dict[Kind, set[int]] = {}
         self._touching: asyncio.Task[None] | None = None
-        # The time of the last use is stored no more often than this, so that reading seldom writes.
+        # Minimum interval between two updates of an entry's time of use, so that most reads do not write.
         self._grain = min(60.0, bounds.ttl / 20)
 
     @property
@@ -84,12 +85,12 @@ class SqlStore:
 
     @property
     def _since(self) -> float:
-        """What was not used later has expired."""
+        """Entries that were not used after this time have expired."""
         return self._database.now() - self._ttl
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[SqlStore]:
-        """Removes what has expired while the context is open. In the end, stores what is waiting."""
+        """Remove expired entries while the context is open. On exit, store all waiting events and times of use."""
         try:
             async with running_task(self._upkeep.run()):
                 yield self
@@ -99,7 +100,8 @@ class SqlStore:
                 await self._touching
 
     def announced(self, names: Collection[str]) -> None:
-        """Handle the names that another process has announced; none means that any may have been announced."""
+        """Handle the names that another process has announced. An empty collection means that any name may have
+        news."""
         if not names:
             self._follower.notify_all()
             self._cancelled.set()
@@ -109,7 +111,7 @@ class SqlStore:
             self._cancelled.set()
 
     def _removed(self, names: Collection[str]) -> None:
-        """Responses were removed, by key."""
+        """Notify readers, in this process and in others, that the responses with these keys were removed."""
         if names:
             self._follower.notify(names)
             self._database.announce(names)
@@ -129,7 +131,7 @@ class SqlStore:
         expected: Collection[ResponseStatus],
         attempt: int | None = None,
     ) -> bool:
-        """Tolerates a short outage: the repeated call detects that it was already applied."""
+        """Tolerates a short outage by repeating the write, which is applied only once."""
         await self._writer.wait_until_written(record.id)
         written = responses.EncodedRecord.of(record, self._tokens.next())
         held = record.attempt if attempt is None else attempt
@@ -231,7 +233,7 @@ class SqlStore:
         self._database.announce([CANCELS])
 
     async def cancel_requests(self) -> AsyncGenerator[str, None]:
-        """Waits while the database is unavailable, without losing requests."""
+        """While the database is unavailable, waits for it. No requests are lost."""
         last = await self._read(leases.last_cancel)
         start, seen, away = last, set[int](), False
         while True:
@@ -413,7 +415,7 @@ class SqlStore:
         tokens: int,
         seconds: float,
     ) -> LimitState:
-        """In one transaction of several statements. See `LimitCounters.admit_request`."""
+        """See `LimitCounters.admit_request`. Runs several statements in one transaction."""
         return await self._write(
             lambda: counters.admit(
                 principal, request_id, limits, tokens, seconds, self._database.now()
@@ -443,7 +445,7 @@ class SqlStore:
         return await self._database.write(operation)
 
     def _touch(self, kind: Kind, num: int, used: float) -> None:
-        """Note that an entry was used, unless it was shortly before."""
+        """Note that an entry was used, unless this was noted shortly before."""
         if used > self._database.now() - self._grain:
             return
         self._used.setdefault(kind, set()).add(num)

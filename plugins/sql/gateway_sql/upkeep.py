@@ -1,4 +1,4 @@
-"""Removes what has expired, and what exceeds the bounds."""
+"""Removing expired entries, and entries that exceed the bounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Kind: TypeAlias = Literal["responses", "conversations", "completions"]
 
 _KINDS: Final[tuple[Kind, ...]] = ("responses", "conversations", "completions")
 _AT_ONCE = 100
-"""Number of entries that one transaction removes."""
+"""Maximum number of entries that one transaction removes."""
 _LONGEST_PAUSE = 60.0
 _SHORTEST_PAUSE = 0.05
-"""Seconds between two looks at what is to be removed."""
+"""Maximum and minimum time in seconds between two searches for entries that must be removed."""
 _CANCELS_KEPT = 600.0
 _LEASES_KEPT = 86_400.0
 """Seconds for which requests to cancel, and expired leases, are kept."""
@@ -42,14 +42,15 @@ class StoreLimits(Struct, frozen=True, kw_only=True):
 
 
 class _Usage(Struct):
-    """What one owner has of one kind, or in bytes of all."""
+    """The usage of one owner: the number of entries of one kind, or the bytes of all entries."""
 
     used: int
     evictable: bool
 
 
 class Upkeep:
-    """Runs beside the store. Entries are counted in the database when so much was stored that a bound may be exceeded."""
+    """Removes entries in the background. Counts the entries in the database once so much was stored that a bound may be
+    exceeded."""
 
     def __init__(
         self, database: SqlDatabase, bounds: StoreLimits, removed: Callable[[Collection[str]], None]
@@ -72,14 +73,14 @@ class Upkeep:
         self._bytes_step = max(1, bounds.bytes // 100)
 
     def stored(self, size: int, number: int = 1) -> None:
-        """Something was stored."""
+        """Note that `number` entries with `size` bytes together were stored."""
         self._stored += number
         self._bytes += size
         if self._stored >= self._number_step or self._bytes >= self._bytes_step:
             self._due.set()
 
     async def run(self) -> None:
-        """Endless."""
+        """Remove entries until the task is cancelled."""
         pause = min(_LONGEST_PAUSE, max(self._bounds.ttl / 4, 0.05))
         expires = 0.0
         while True:
@@ -104,7 +105,7 @@ class Upkeep:
                     self._due.set()
                 await asyncio.sleep(min(pause, 5.0))
             except Exception:
-                # Without this task nothing would be removed any more.
+                # If this task ended, nothing would be removed any more.
                 logger.exception("what has expired could not be removed; it is tried again")
                 await asyncio.sleep(min(pause, 5.0))
             await asyncio.sleep(_SHORTEST_PAUSE)
@@ -133,11 +134,11 @@ class Upkeep:
     async def _remove_unused_parts(self) -> None:
         while await self._database.read(parts.any_unused):
             if not await self._database.write(lambda: parts.remove_unused(_AT_ONCE)):
-                break  # others lock them: they are being used, or removed
+                break  # other transactions lock them, because they use or remove them
 
     async def make_room(self) -> None:
-        """Evict the least recently used entries of the owners with the highest usage until the bounds hold. Owners
-        within an equal share of a bound lose nothing to others."""
+        """Evict the least recently used entries of the owners with the highest usage, until the bounds hold. Owners
+        whose usage is within an equal share of a bound lose no entries."""
         while True:
             await self._remove_unused_parts()
             chosen = await self._database.read(self._excess)
@@ -150,7 +151,7 @@ class Upkeep:
         self._removed(gone)
 
     def _excess(self) -> Operation[list[tuple[Kind, int]]]:
-        """Entries to evict next."""
+        """The entries to evict next, by kind and row. Empty if the bounds hold, or if nothing can be evicted."""
         size: dict[str, _Usage] = {}
         for kind in _KINDS:
             number: dict[str, _Usage] = {}
@@ -185,8 +186,8 @@ class Upkeep:
 
 
 def _heaviest(usage: dict[str, _Usage], limit: int) -> tuple[str, int] | None:
-    """The owner to evict from, and how much, if the total exceeds `limit`: the one with the highest usage among those
-    who exceed an equal share and can give something."""
+    """The owner from whom to evict, and how much, if the total exceeds `limit`. It is the owner with the highest usage
+    among those who exceed an equal share and have entries that can be evicted. None if there is no such owner."""
     total = sum(each.used for each in usage.values())
     if total <= limit:
         return None
@@ -196,12 +197,12 @@ def _heaviest(usage: dict[str, _Usage], limit: int) -> tuple[str, int] | None:
         return None
     owner = max(over, key=over.__getitem__)
     below = max((used for each, used in over.items() if each != owner), default=0)
-    # No further than the next owner, who may then be the one with the highest usage.
+    # Not below the usage of the next owner, who may have the highest usage then.
     return owner, max(1, min(total - limit, over[owner] - max(int(share), below)))
 
 
 def _usage(kind: Kind) -> Statement:
-    """Owner, number, number that can be evicted, and bytes."""
+    """A query for each owner's number of entries, number of evictable entries, and bytes."""
     if kind == "responses":
         return Statement(
             f"SELECT owner, count(*) FILTER (WHERE state <> {KEPT}), count(*) FILTER (WHERE state = {FINISHED}), "
@@ -211,7 +212,7 @@ def _usage(kind: Kind) -> Statement:
 
 
 def _oldest(kind: Kind, owner: str, limit: int) -> Statement:
-    """Row, time of the last use and bytes of an owner's least recently used entries."""
+    """A query for the rows, times of the last use and bytes of an owner's least recently used entries."""
     if kind == "responses":
         return Statement(
             "SELECT r.num, r.used, r.size + coalesce((SELECT l.bytes FROM logs l WHERE l.id = r.id), 0) "

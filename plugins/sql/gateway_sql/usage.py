@@ -15,11 +15,11 @@ _TABLES: Final[dict[UsageWidth, tuple[str, str]]] = {
     "1h": ("usage_hours", "hour"),
     "1d": ("usage_counts", "day"),
 }
-"""The table of each width, and its column with the bucket."""
+"""The table for each width, and the column of the bucket in it."""
 _MARGIN: Final = 10
-"""Number of buckets that are kept longer than they have to be."""
+"""Number of buckets that are kept in addition to those that must be kept."""
 _BATCHES_KEPT: Final = 7200.0
-"""Seconds for which the id of a batch is known."""
+"""Seconds for which the id of a batch is kept."""
 _MAX_ADDED: Final = 1 << 40
 """Largest number that one batch adds, so that no sum exceeds the database's integers."""
 
@@ -44,14 +44,14 @@ def add(batch: str, counts: Sequence[UsageCount], now: float) -> Operation[None]
             f"SET requests = {table}.requests + excluded.requests, input = {table}.input + excluded.input, "
             f"cached = {table}.cached + excluded.cached, output = {table}.output + excluded.output, "
             f"reasoning = {table}.reasoning + excluded.reasoning",
-            # In the same order in all processes: none waits for one that waits for it.
+            # In the same order in all processes, so that no two of them wait for each other.
             sorted(rows),
             each=True,
         )
 
 
 def read(first: int, last: int, width: UsageWidth) -> Operation[list[UsageCount]]:
-    """The sums of these buckets."""
+    """The sums of the buckets from `first` to `last`, both included."""
     table, column = _TABLES[width]
     rows = yield Statement(
         f"SELECT {column}, names, requests, input, cached, output, reasoning FROM {table} "  # our own names
@@ -62,7 +62,7 @@ def read(first: int, last: int, width: UsageWidth) -> Operation[list[UsageCount]
 
 
 def forget(now: float) -> Operation[None]:
-    """Delete what need not be kept, and the ids of batches that are not sent again."""
+    """Delete buckets that need not be kept, and the ids of batches that will not be sent again."""
     yield Statement("DELETE FROM usage_batches WHERE at < $1", (now - _BATCHES_KEPT,))
     for width, (table, column) in _TABLES.items():
         yield Statement(
@@ -87,7 +87,8 @@ def _oldest(width: UsageWidth, now: float) -> int:
 
 
 def _names(count: UsageCount) -> tuple[str, str]:
-    """API, principal and model, as a key and as JSON, whose escapes keep what databases refuse, such as NUL."""
+    """API, principal and model, as a key and as JSON. The escapes of JSON represent characters that databases refuse,
+    such as NUL."""
     text = json.dumps([count.api, count.principal, count.model])
     return key(text), text
 
@@ -113,7 +114,7 @@ def _count(
     output: int,
     reasoning: int,
 ) -> UsageCount:
-    """The sum in a row."""
+    """The count in a row of a table."""
     api, principal, model = json.loads(names)
     return UsageCount(
         width=width,

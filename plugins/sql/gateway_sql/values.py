@@ -7,8 +7,8 @@ from gateway_sql.statements import Operation, Statement, key, owner_key
 _MAX_VALUES = 100_000
 """Maximum number of values per owner."""
 _MAX_BYTES = 64 << 20
-"""Maximum size of one owner's values together, in bytes. Values of up to `_SMALL` bytes are limited by their number
-only."""
+"""Maximum total size of one owner's values, in bytes. Values of up to `_SMALL` bytes are only limited by their
+number."""
 _SMALL = 1024
 
 
@@ -69,7 +69,8 @@ def get(name: str, owner: str | None, now: float) -> Operation[bytes | None]:
 
 
 def expire(now: float, limit: int) -> Operation[int]:
-    """Delete expired values of owners that set no others. Returns how many."""
+    """Delete up to `limit` expired values. Returns how many were found. Needed for owners that set no further
+    values."""
     rows = yield Statement(
         "SELECT owner, name FROM shared_values WHERE until <= $1 ORDER BY until LIMIT $2",
         (now, limit),
