@@ -1,8 +1,8 @@
 """The store `sqlite`: responses, event logs, leases, conversations and chat completions in a file, for all gateways of one machine.
 
-The schema is that of `gateway_sql`. Each process has one thread that writes; it stores what was asked for meanwhile in
-one transaction. Other threads read beside it (WAL). Processes notify each other of news by datagrams, through sockets
-in the folder `<path>.sockets`.
+`gateway_sql` defines the schema. Each process has one writing thread, which runs all writes that arrive during a
+transaction in one further transaction. Other threads read concurrently (WAL). Processes notify each other of changes by
+datagrams, through sockets in the folder `<path>.sockets`.
 """
 
 from gateway_sqlite.config import SqliteConfig

@@ -12,7 +12,7 @@ from gateway_sqlite.config import SqliteConfig
 
 
 def main() -> int:
-    """Run the command. Returns the exit code."""
+    """Run the command of `python -m gateway_sqlite`. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m gateway_sqlite", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     backup = commands.add_parser("backup", help="copy the file, while gateways use it")
@@ -39,7 +39,7 @@ def _backup(source: sqlite3.Connection, copy: Path) -> int:
     copy.touch(mode=0o600)
     try:
         with closing(sqlite3.connect(copy)) as target:
-            # In one step: a copy in steps begins again whenever something is written.
+            # In one step: a copy in several steps would begin again with each write.
             source.backup(target)
             return _check(target, copy)
     except BaseException:

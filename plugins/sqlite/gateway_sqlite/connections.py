@@ -21,25 +21,26 @@ _LOCK = re.compile(r" FOR (?:UPDATE|SHARE)(?: SKIP LOCKED)?\b")
 PAGE_CACHE: Final = -8192
 """Page cache of each connection: 8 MiB."""
 WAL_BYTES: Final = 64 << 20
-"""Size in bytes to which the write-ahead log is cut after it was written back."""
+"""Size in bytes to which the write-ahead log is truncated after it was written back to the database."""
 
 
 _INSERTION = re.compile(r"(INSERT INTO [^?]* VALUES )\((\?\d+(?:, \?\d+)*)\)([^?]*)")
-"""An insertion of one row whose parameters are those of the row."""
+"""An insertion of one row, whose parameters are exactly the values of the row."""
 _ROWS: Final = (32, 8, 2)
-"""Numbers of rows that one statement inserts. Each makes a statement that the connection keeps prepared."""
+"""Numbers of rows that one statement inserts. There are only a few, because the connection keeps each statement
+prepared."""
 
 
 @lru_cache(1024)
 def translated(sql: str) -> str:
-    """A statement in SQLite's dialect, without locks on rows: writers take turns anyway."""
+    """A statement in SQLite's dialect, without locks on rows: SQLite has only one writer at a time."""
     sql = _CAST.sub("", sql)
     sql = _ANY.sub(r"IN (SELECT value FROM json_each(\1))", sql)
     return _LOCK.sub("", sql).replace("$", "?")
 
 
 def connect(path: Path, *, timeout: float, synchronous: str, read_only: bool) -> sqlite3.Connection:
-    """A connection that any thread may use, one at a time. The file must exist: it is not made."""
+    """Open a connection that any thread may use, one at a time. The file must exist: it is not created."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
@@ -60,7 +61,7 @@ def connect(path: Path, *, timeout: float, synchronous: str, read_only: bool) ->
 
 
 def run(connection: sqlite3.Connection, operation: Operation[T]) -> T:
-    """Run an operation within the open transaction."""
+    """Run an operation within the open transaction. Returns its result."""
     try:
         statement = next(operation)
         while True:
@@ -84,9 +85,10 @@ def _execute(connection: sqlite3.Connection, statement: Statement) -> list[Any]:
 
 
 def _execute_each(connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run a statement for each row; insertions for several rows together.
+    """Run a statement for each row. Insertions of several rows are combined.
 
-    Whenever SQLite runs, this thread gives up the interpreter, and may have to wait for the event loop until it gets it back.
+    This reduces the number of SQLite's statements. For each, this thread releases the interpreter's lock, and may have
+    to wait for the event loop's thread to get it back.
     """
     at = 0
     for number in _ROWS:
@@ -104,7 +106,8 @@ def _execute_each(connection: sqlite3.Connection, sql: str, rows: Sequence[Seque
 
 @lru_cache(1024)
 def for_rows(sql: str, number: int) -> str | None:
-    """An insertion of one row as one of several; None if the statement is something else."""
+    """Convert an insertion of one row to an insertion of `number` rows. None if the statement is not such an
+    insertion."""
     found = _INSERTION.fullmatch(sql)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The database of this process: a writer, and readers beside it."""
+"""The database of this process: one writing thread, and reading threads, which run concurrently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gateway_sqlite.writer import MAX_WAITING, SqliteWriter, unavailable
 T = TypeVar("T")
 
 _WELL_SECONDS: Final = 1.0
-"""How long a committed transaction says that the database works."""
+"""Seconds after a committed transaction in which the database counts as healthy without a test."""
 
 
 class SqliteDatabase:
@@ -45,7 +45,7 @@ class SqliteDatabase:
         self.peers: Peers | None = None
 
     async def close(self) -> None:
-        """Waits for running operations."""
+        """Wait for running operations, and close all connections."""
         await self._writer.close()
         await asyncio.to_thread(self._readers.shutdown)
         for connection in self._opened:
@@ -67,8 +67,8 @@ class SqliteDatabase:
             self.peers.announce(names)
 
     async def health(self) -> None:
-        """After a failed transaction, tests whether the file can be written again. Shortly after one that was committed, only
-        whether the file is still there."""
+        """Test the database. After a failed transaction, writes to the file. Within a second after a committed one,
+        only checks that the file is still there. Otherwise, reads from the file."""
         if self._writer.failing:
             await self.write(_probe)
         elif time.monotonic() - self._writer.committed_at < _WELL_SECONDS:
@@ -109,6 +109,6 @@ def _nothing() -> Operation[None]:
 
 
 def _probe() -> Operation[None]:
-    """Write something, and remove it."""
+    """Insert a row, and delete it."""
     yield Statement("INSERT INTO cancels (id, at) VALUES ('', 0)")
     yield Statement("DELETE FROM cancels WHERE id = '' AND at = 0")

@@ -1,4 +1,4 @@
-"""Notifying the other processes of this machine that use the same file, by datagrams."""
+"""Notifying the other processes on this machine that use the same file, by datagrams."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from typing import Final
 logger = logging.getLogger("gateway_sqlite")
 
 _LONGEST: Final = 8192
-"""Maximum size of a datagram in bytes. A longer notification is sent as an empty one: of anything."""
+"""Maximum size of a datagram in bytes. In place of a longer notification an empty one is sent: any name may have
+news."""
 _HELLO: Final = b"\x00"
 
 
 class Peers:
-    """One socket of this process in a folder, and those of the others."""
+    """The socket of this process in a folder, and the names of the other processes' sockets."""
 
     def __init__(self, folder: Path, on_announcement: Callable[[Collection[str]], None]) -> None:
-        """`heard` is called with the names that another process announces; an empty collection means any."""
+        """`on_announcement` is called with the names that another process announces. An empty collection means that any
+        name may have news."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         self._path = folder
@@ -31,14 +33,15 @@ class Peers:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._others: list[str] = []
         self._missed: set[str] = set()
-        """Others whose queue was full: they are notified of anything as soon as they read."""
+        """Processes whose queue was full. Once there is room, they get an empty notification: any name may have
+        news."""
         self._socket.bind(self._address(self._name))
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
         self._look()
         self._send(_HELLO)
 
     def announce(self, names: Collection[str]) -> None:
-        """Notify the others."""
+        """Notify the other processes that these names have news. Does not wait."""
         if not self._others:
             return
         message = "\n".join(names).encode()
@@ -52,14 +55,15 @@ class Peers:
         os.close(self._folder)
 
     def _address(self, name: str) -> str:
-        """The address of a socket in the folder. Addresses are limited to about 100 bytes, paths are not."""
+        """The address of a socket in the folder. Addresses are limited to about 100 bytes, so long paths are
+        replaced."""
         path = str(self._path / name)
         if len(os.fsencode(path)) < 100:
             return path
         return f"/proc/self/fd/{self._folder}/{name}"
 
     def _look(self) -> None:
-        """Find the others."""
+        """Find the sockets of the other processes."""
         self._others = [each for each in os.listdir(self._folder) if each != self._name]
 
     def _send(self, message: bytes) -> None:
@@ -79,7 +83,7 @@ class Peers:
                     os.unlink(name, dir_fd=self._folder)
 
     def _retry(self, name: str) -> None:
-        """Notify a process, once its queue has room."""
+        """Notify a process as soon as its queue has room."""
 
         def retry() -> None:
             if name not in self._missed or self._socket.fileno() < 0:

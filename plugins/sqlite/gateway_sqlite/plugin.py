@@ -1,4 +1,4 @@
-"""Opens the store from the configuration."""
+"""Registers the store `sqlite`, and opens it from its configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_sqlite(config: SqliteConfig) -> AsyncIterator[SqlStore]:
-    """The store in the file of `config`, which is created if it is missing."""
+    """Open the store in the file of `config`. Creates the file if it is missing."""
     # Imported here, so that listing plugins does not import SQLite.
     from gateway_sql import SqlStore, StoreLimits
     from gateway_sqlite.database import SqliteDatabase

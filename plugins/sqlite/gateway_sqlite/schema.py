@@ -31,16 +31,17 @@ _WITHOUT_ROWID: Final = (
 
 
 def prepare(path: Path, config: SqliteConfig, versions: Sequence[Sequence[str]] = VERSIONS) -> None:
-    """Create or check and migrate the file. Raises `ConfigurationError` with what is wrong and what to do."""
+    """Create the file, or check and migrate it. Raises `ConfigurationError`, whose message says what is wrong and what
+    to do."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise ConfigurationError(
             f"The store 'sqlite' needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}."
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Responses are private: the file, and with it SQLite's other files, are for this user alone.
+        # Responses are private: only this user may read the file. SQLite's other files get the same permissions.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        # Not to be truncated: in a folder that others may write to, it may be a link to a file of this user.
+        # Not truncated: in a folder that others may write to, it may be a link to a file of this user.
         with Path(f"{path}.lock").open("ab") as opening:
             # SQLite does not wait if two processes set the journal mode at the same time.
             fcntl.flock(opening, fcntl.LOCK_EX)

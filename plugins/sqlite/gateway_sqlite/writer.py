@@ -1,4 +1,4 @@
-"""The thread that writes. Operations that are asked for at about the same time share a transaction."""
+"""The writing thread. Operations that arrive at about the same time share a transaction."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _OF_ONE: Final = (
     sqlite3.ProgrammingError,
     sqlite3.InterfaceError,
 )
-"""Errors of one operation, which leave the others of its transaction as they are."""
+"""Errors that concern one operation only, not the other operations of its transaction."""
 _LAST_RESPONSE: Final = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'responses'"
-"""The largest row number that a response has had."""
+"""A query for the largest row number that a response has ever had."""
 _SHRINK_SECONDS: Final = 60.0
-"""How often the writer gives free pages back to the file system, as long as nobody waits for it."""
+"""Interval in seconds at which the writer gives free pages back to the file system, if no operations wait."""
 MAX_WAITING: Final = 2048
-"""Maximum number of operations in the queue."""
+"""Maximum number of operations that are queued or running. Further ones wait for a place."""
 
 
 class _Job:
@@ -55,8 +55,8 @@ class _Job:
         self.error: BaseException | None = None
 
     def run(self, connection: sqlite3.Connection) -> bool:
-        """Run the operation, within a transaction. Returns whether it succeeded. Raises errors that concern more than this
-        operation."""
+        """Run the operation within a transaction. Returns whether it succeeded. Raises errors that do not concern this
+        operation alone."""
         self.error = None
         try:
             self.result = run(connection, self.operation())
@@ -70,7 +70,7 @@ class _Job:
 
 
 class _Write(_Job):
-    """A job that the caller `future` waits for. `owner` holds a place for it."""
+    """A job with the future on which its caller waits. `owner` holds its place in the queue."""
 
     __slots__ = ("future", "owner")
 
@@ -91,11 +91,11 @@ class _Write(_Job):
 
 
 class SqliteWriter:
-    """Runs operations in the order of the calls. Each is acknowledged once it is committed.
+    """Runs operations in the order in which they are queued. Each is acknowledged once it is committed.
 
-    The event loop gathers operations while a transaction runs, and then while its next iterations add some. The thread gets them
-    as one batch, which it runs in one transaction: handing over, committing and acknowledging cost the same for one operation and
-    for many.
+    The event loop gathers operations while a transaction runs, and then for as long as each of its next iterations adds
+    some. The thread gets them as one batch, and runs the batch in one transaction: handing over, committing and
+    acknowledging take the same time for one operation and for many.
     """
 
     def __init__(
@@ -106,8 +106,9 @@ class SqliteWriter:
         *,
         timeout: float,
     ) -> None:
-        """`path` is that of the file. `open_connection` is called in the thread, again after each failure of the disk. `check` is
-        called before each transaction; it raises `sqlite3.Error` if nothing may be written."""
+        """`path` is the path of the database file. `open_connection` is called in the thread, and again after each
+        failed transaction. `check` is called before each transaction; it raises `sqlite3.Error` if writing is not
+        allowed. `timeout` is the maximum time in seconds to wait for a place in the queue."""
         self._path = path
         self._open = open_connection
         self._check = check
@@ -118,19 +119,20 @@ class SqliteWriter:
         self._gathering = False
         """Whether operations are gathered, or a transaction runs."""
         self._last_size = 1
-        """Number of operations in the last batch. After a batch of one, the next operation does not wait for others."""
+        """Number of operations in the last batch. If it is 1, the next operation is handed over without waiting for
+        others."""
         self._batches: queue.SimpleQueue[list[_Write] | None] = queue.SimpleQueue()
         self._writes = Shares(MAX_WAITING)
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
         self.failing = False
         """Whether the last transaction failed."""
         self.committed_at = -math.inf
-        """When the last transaction was committed, by the monotonic clock."""
+        """Time at which the last transaction was committed, by the monotonic clock."""
         self._thread = threading.Thread(target=self._work, name="sqlite-writer", daemon=True)
         self._thread.start()
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """The result of an operation, once it is committed."""
+        """Run an operation. Returns its result once it is committed."""
         owner = self._writes.take_free()
         if owner is None:
             owner = await self._wait_for_place()
@@ -145,7 +147,7 @@ class SqliteWriter:
         return await future
 
     async def close(self) -> None:
-        """Finish what is waiting, and close the connection."""
+        """Run all gathered operations, and close the connection. `write` must not be called any more."""
         while self._gathered:
             self._hand_over()
         self._batches.put(None)
@@ -163,14 +165,14 @@ class SqliteWriter:
     # In the event loop.
 
     def _gather(self, known: int, iterations: int) -> None:
-        """Hand over what is gathered. If it is more than the `known` number of operations, more may come: then wait for the next
-        iteration, at most `iterations` times."""
+        """Hand over the gathered operations. If their number has grown since it was `known`, more may come: wait for
+        the next iteration of the event loop first, at most `iterations` times."""
         number = len(self._gathered)
         if known < number < _MAX_BATCH and iterations:
             self._loop.call_soon(self._gather, number, iterations - 1)
         elif number:
             self._hand_over()
-        else:  # by `close`
+        else:  # `close` has handed them over
             self._gathering = False
 
     def _hand_over(self) -> None:
@@ -180,7 +182,7 @@ class SqliteWriter:
         self._batches.put(batch)
 
     def _settle(self, batch: list[_Write]) -> None:
-        """Acknowledge the operations of a transaction that has ended."""
+        """Pass the results of a batch to its callers. The transaction has ended."""
         self._writes.leave_all(job.owner for job in batch)
         for job in batch:
             job.settle()
@@ -202,20 +204,20 @@ class SqliteWriter:
         self._close()
 
     def _run(self, batch: Sequence[_Job]) -> None:
-        """Run operations in one transaction. Those that raise are rolled back."""
+        """Run operations in one transaction. Operations that raise are rolled back."""
         try:
             self._check()
             if self._connection is None:
                 self._connection = self._open()
             if not _run_together(self._connection, batch):
-                # Nothing of it is stored, so each operation can be run again.
+                # The whole batch was rolled back, so each operation can be run again.
                 _run_apart(self._connection, batch)
             if any(job.error is None for job in batch):
                 self.committed_at = time.monotonic()
             self.failing = False
         except BaseException as error:
-            # Nothing of this is stored. SQLite may have ended the transaction by itself, or be unable to: a new
-            # connection begins in a known state.
+            # Nothing of the batch is stored. SQLite may have rolled back the transaction by itself, or be unable to: a
+            # new connection begins in a known state.
             self._close()
             self.failing = True
             if not isinstance(error, sqlite3.Error):
@@ -224,7 +226,7 @@ class SqliteWriter:
                 job.error = unavailable("write", error)
 
     def _shrink(self) -> None:
-        """Give free pages back, now and then, and cut the write-ahead log."""
+        """Give free pages back and truncate the write-ahead log, once in each `_SHRINK_SECONDS`."""
         if self._connection is None or time.monotonic() < self._shrinks:
             return
         self._shrinks = time.monotonic() + _SHRINK_SECONDS
@@ -263,12 +265,13 @@ def _simple_put(job: _Job) -> bool:
 
 
 def _run_each(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
-    """Run operations, up to one that fails. Returns whether all succeeded."""
+    """Run operations, up to the first one that fails. Returns whether all succeeded."""
     return all(job.run(connection) for job in jobs)
 
 
 def _insert(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
-    """Store new responses by statements for all of them. Returns False if one of them is stored already, or cannot be stored."""
+    """Store new responses by a few statements for all of them. Returns False if one is stored already or cannot be
+    stored."""
     [[last]] = connection.execute(_LAST_RESPONSE)
     puts = [job.operation for job in jobs if isinstance(job.operation, Put)]
     together = _Job(lambda: insert_all(puts, last))
@@ -278,8 +281,8 @@ def _insert(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
 
 
 def _run_apart(connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
-    """Run operations in one transaction, from which those that fail are rolled back. Takes longer: SQLite copies the pages
-    that each operation changes."""
+    """Run operations in one transaction, each within a savepoint. Those that fail are rolled back. Takes longer than
+    `_run_together`: for a savepoint, SQLite copies the pages that the operation changes."""
     connection.execute("BEGIN IMMEDIATE")
     for job in batch:
         connection.execute("SAVEPOINT operation")
