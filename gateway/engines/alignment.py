@@ -114,7 +114,8 @@ class TextAligner:
         if not b"".join(raw).startswith(text):
             raw = _as_decoded(raw)
             if not b"".join(raw).startswith(text):
-                # The decoder's text does not match the tokens: assign this section to the first token.
+                # The decoder's text does not match the tokens: assign this section to the first
+                # token.
                 raw = [text, *(b"" for _ in held[1:])] if held else []
                 last = True
         settled: list[TokenLogprob] = []

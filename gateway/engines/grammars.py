@@ -65,7 +65,8 @@ def compile_for(tokenizer: Any, arguments: Mapping[str, Any]) -> None:
                 return
         allowed = allocate_token_bitmask(1, tokenizer.vocab_size)
         if GrammarMatcher(made).fill_next_token_bitmask(allowed) and not allowed.any():
-            # For example a schema that is only a reference to itself: an engine would abort the request.
+            # For example a schema that is only a reference to itself: an engine would abort the
+            # request.
             raise ValueError("there is no text that it allows")
     except RuntimeError as error:
         raise ValueError(_SOURCE.sub("", str(error)).strip()) from error

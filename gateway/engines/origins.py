@@ -43,7 +43,8 @@ class Origin(IntEnum):
 
 Part: TypeAlias = tuple[str, Origin]
 
-# Looking up an enumeration's member in its class takes several times as long as looking up a name of the module.
+# Looking up an enumeration's member in its class takes several times as long as looking up a name
+# of the module.
 _TEMPLATE, _OUTSIDE = Origin.TEMPLATE, Origin.OUTSIDE
 
 _NO_WORD = "\U0010fffd\u0378"

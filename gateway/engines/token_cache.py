@@ -20,7 +20,8 @@ class TokenCache:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        # Two generations instead of an order of use, which each look-up would change. The older one is dropped as a whole.
+        # Two generations instead of an order of use, which each look-up would change. The older one
+        # is dropped as a whole.
         self._most = max_bytes // 2
         self._newer: dict[Hashable, tuple[array[int], int]] = {}
         self._older: dict[Hashable, tuple[array[int], int]] = {}

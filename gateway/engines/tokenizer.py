@@ -59,7 +59,8 @@ class HfTokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         """Token ids of `text`. Special tokens written in the text become their ids."""
         if self._fast is not None:
-            # Unlike `encode`, this releases the interpreter's lock, and does not compute the positions of tokens in the text.
+            # Unlike `encode`, this releases the interpreter's lock, and does not compute the
+            # positions of tokens in the text.
             (encoded,) = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
             ids: list[int] = encoded.ids
             return ids

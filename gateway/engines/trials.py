@@ -70,7 +70,8 @@ class Trials:
         constraint = request.constraint
         if constraint is None or is_small(constraint):
             return
-        # Done even if there is a translation: the response time must not tell an owner which schemas others have sent.
+        # Done even if there is a translation: the response time must not tell an owner which
+        # schemas others have sent.
         path = None if self._file is None else str(self._file)
         data = encoded(constraint)
         try:

@@ -66,7 +66,8 @@ class Download:
         self._size = size
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        # Forces a download: HTML from a user or a model must not be rendered with this server's origin.
+        # Forces a download: HTML from a user or a model must not be rendered with this server's
+        # origin.
         headers = {
             "content-type": "application/octet-stream",
             "content-length": str(self._size),

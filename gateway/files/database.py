@@ -208,7 +208,8 @@ class FilesDatabase:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         result = self._run(work, "IMMEDIATE")
-        # The write is committed, and must not fail because of this. Submitting raises while the database is being closed.
+        # The write is committed, and must not fail because of this. Submitting raises while the
+        # database is being closed.
         with suppress(sqlite3.Error, OSError, RuntimeError):
             cuts = time.monotonic() >= self._cuts_from
             if not self._shrinks and shrinking.is_due(self._connection(), self._path, log=cuts):

@@ -62,7 +62,8 @@ class GrowingFile:
         if self._seq is not None:
             seq, self._seq = self._seq, None
             await self._database.write(
-                # The file has an owner if `finish` was cancelled after its transaction: it may be in use already.
+                # The file has an owner if `finish` was cancelled after its transaction: it may be
+                # in use already.
                 lambda c: c.execute("DELETE FROM files WHERE seq = ? AND owner = ?", (seq, _NOBODY))
             )
 

@@ -73,7 +73,8 @@ def shrink_database(
     """
     shrunk = False
     while _may_shrink(connection) and not stopped():
-        # `execute` would give back one page: the statement yields a row without columns for each page.
+        # `execute` would give back one page: the statement yields a row without columns for each
+        # page.
         connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
         shrunk = True
         time.sleep(_PAUSE_SECONDS)
@@ -81,7 +82,8 @@ def shrink_database(
         before = _value(connection, "busy_timeout")
         connection.execute(f"PRAGMA busy_timeout = {int(_READERS_SECONDS * 1000)}")
         try:
-            # Only this makes the database file shorter. While there are readers, it may have no effect.
+            # Only this makes the database file shorter. While there are readers, it may have no
+            # effect.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             connection.execute(f"PRAGMA busy_timeout = {before}")

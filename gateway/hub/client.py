@@ -227,8 +227,8 @@ class Hub(Struct, frozen=True, kw_only=True):
     ) -> Iterator[httpx.Response]:
         """The answer to a GET request, from byte `offset` on, after redirects. Its status is 200 or 206.
 
-        Credentials are sent to the hub's own host only. A redirect from a public hub to a private address is rejected,
-        as is one from https to http; `same_host` rejects redirects to other hosts. Raises like `repository`.
+        Credentials are only sent to the host of the hub. Redirects from a public hub to a private address, and from
+        https to http, are rejected; with `same_host`, also redirects to other hosts. Raises like `repository`.
         """
         from huggingface_hub import get_session
 

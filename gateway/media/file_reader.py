@@ -125,7 +125,8 @@ class FileReader:
             return await self._content(loaded.data, name, images, owner)
 
         async with self._decodes.of(owner):
-            # Owners share no entries: the response time would tell whether another owner has sent the file.
+            # Owners share no entries: the response time would tell whether another owner has sent
+            # the file.
             found = await self._cache.get((owner, html, images, digest), make)
         return FileContent(filename=loaded.filename, text=found.text, pages=found.pages)
 

@@ -200,7 +200,8 @@ class MediaReader:
                 return await self._sound(data, owner)
             return await self._image(data, side, owner)
 
-        # Owners share no entries: the response time would tell whether another owner has sent the image.
+        # Owners share no entries: the response time would tell whether another owner has sent the
+        # image.
         return await self._cache.get((owner, source.kind, side, digest), make)
 
     def _side(self, detail: str) -> int:

@@ -259,7 +259,8 @@ class ToolCalls:
                 f"The tool did not answer within {seconds:g} seconds and was stopped.", "time_limit"
             )
         except Exception as failure:
-            # Tools are third-party code: a failure is reported to the model and does not end the response.
+            # Tools are third-party code: a failure is reported to the model and does not end the
+            # response.
             logger.warning("tool %s failed", name, exc_info=True)
             result = _failed(f"The tool failed: {failure}")
         except asyncio.CancelledError:

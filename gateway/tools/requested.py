@@ -148,7 +148,8 @@ async def _list(server: ToolServer, context: SessionContext, param: ParamPath = 
     except GatewayError:
         raise
     except Exception as failure:
-        # Tool servers are third-party code: a failure to list tools is shown and does not end the response.
+        # Tool servers are third-party code: a failure to list tools is shown and does not end the
+        # response.
         logger.warning("tool server %s could not list its tools: %s", server.label, failure)
         return ListedServer(
             server=server,

@@ -17,7 +17,8 @@ _STATUS = {
     "response.incomplete": {"incomplete", "cancelled"},
     "response.failed": {"failed"},
 }
-# Maps the type of a delta event to the type of the event that ends its deltas, and the field with the whole text.
+# Maps the type of a delta event to the type of the event that ends its deltas, and the field with
+# the whole text.
 _ENDS = {
     "response.output_text.delta": ("response.output_text.done", "text"),
     "response.refusal.delta": ("response.refusal.done", "refusal"),

@@ -193,7 +193,8 @@ async def _store(config: Config, plugins: PluginSet) -> ReportLine:
 
 
 def _port(config: Config) -> ReportLine:
-    # Imported here because the server imports the whole web framework, which listing and help do not need.
+    # Imported here because the server imports the whole web framework, which listing and help do
+    # not need.
     from gateway.server.listening import check_address
 
     server = config.server

@@ -114,7 +114,8 @@ def append(
     if known and all_new:
         return known
     new = {item: packed for item, packed in items.items() if item not in known}
-    # The bounds of a conversation apply to its size when it is read. The bounds of the store apply to the stored bytes.
+    # The bounds of a conversation apply to its size when it is read. The bounds of the store apply
+    # to the stored bytes.
     added = sum(whole_size(*packed) for packed in new.values())
     stored = sum(len(packed.data) for packed in new.values())
     uses = sum(len(packed.parts) for packed in new.values())

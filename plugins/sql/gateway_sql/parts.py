@@ -23,7 +23,8 @@ def hold(
     if not parts:
         return
     names = sorted(parts)
-    # Locked parts are not removed before this transaction has ended. Other transactions may use them at the same time.
+    # Locked parts are not removed before this transaction has ended. Other transactions may use
+    # them at the same time.
     rows = yield Statement(
         "SELECT hash, num FROM parts WHERE owner = $1 AND hash = ANY($2::text[]) ORDER BY hash FOR SHARE",
         (owner, names),

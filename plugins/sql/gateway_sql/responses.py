@@ -117,7 +117,8 @@ def put(
     """
     record = written.record
     name = key(record.id)
-    # Most records are new, and continue no response. Otherwise the row of that response must be locked first.
+    # Most records are new, and continue no response. Otherwise the row of that response must be
+    # locked first.
     if expected is None and not _previous(record):
         made = yield from _insert(written, None, 0, now=now)
         if made:
@@ -190,7 +191,8 @@ def _update(
     record = written.record
     num, owner, _, _, _, previous, parent, broken, _, _, uses = row
     if _previous(record) != previous or owner != owner_key(record.owner):
-        # Otherwise the row of the continued response is still there, even if this response was removed.
+        # Otherwise the row of the continued response is still there, even if this response was
+        # removed.
         parent, broken = yield from _parent(record, now - ttl)
     yield Statement(
         "UPDATE responses SET owner = $2, state = $3, status = $4, attempt = $5, streamed = $6, meta = $7, sent = $8, "

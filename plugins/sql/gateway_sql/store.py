@@ -72,7 +72,8 @@ class SqlStore:
         self._cancelled = asyncio.Event()
         self._used: dict[Kind, set[int]] = {}
         self._touching: asyncio.Task[None] | None = None
-        # Minimum interval between two updates of an entry's time of use, so that most reads do not write.
+        # Minimum interval between two updates of an entry's time of use, so that most reads do not
+        # write.
         self._grain = min(60.0, bounds.ttl / 20)
 
     @property

@@ -68,7 +68,8 @@ class Upkeep:
         self._bytes = 0
         self._due = asyncio.Event()
         self._due.set()
-        # A process may store this much between two counts: the bounds are exceeded by about a hundredth.
+        # A process may store this much between two counts: the bounds are exceeded by about a
+        # hundredth.
         self._number_step = max(1, min(self._limits.values()) // 100)
         self._bytes_step = max(1, bounds.bytes // 100)
 

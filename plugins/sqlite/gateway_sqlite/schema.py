@@ -39,9 +39,11 @@ def prepare(path: Path, config: SqliteConfig, versions: Sequence[Sequence[str]] 
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Responses are private: only this user may read the file. SQLite's other files get the same permissions.
+        # Responses are private: only this user may read the file. SQLite's other files get the same
+        # permissions.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        # Not truncated: in a folder that others may write to, it may be a link to a file of this user.
+        # Not truncated: in a folder that others may write to, it may be a link to a file of this
+        # user.
         with Path(f"{path}.lock").open("ab") as opening:
             # SQLite does not wait if two processes set the journal mode at the same time.
             fcntl.flock(opening, fcntl.LOCK_EX)

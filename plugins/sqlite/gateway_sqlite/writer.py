@@ -216,8 +216,8 @@ class SqliteWriter:
                 self.committed_at = time.monotonic()
             self.failing = False
         except BaseException as error:
-            # Nothing of the batch is stored. SQLite may have rolled back the transaction by itself, or be unable to: a
-            # new connection begins in a known state.
+            # Nothing of the batch is stored. SQLite may have rolled back the transaction by itself,
+            # or be unable to: a new connection begins in a known state.
             self._close()
             self.failing = True
             if not isinstance(error, sqlite3.Error):

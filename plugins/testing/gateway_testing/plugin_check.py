@@ -11,8 +11,8 @@ from msgspec import Struct
 HEAVY_MODULES = ("torch", "vllm", "tensorrt_llm", "transformers", "xllamacpp", "llama_cpp", "jax")
 """Modules that are slow to import or need a GPU. They must be imported inside `open`."""
 
-# Runs in a separate process without any imports. The plugin is loaded first, so that the imports of other plugins
-# are not attributed to it.
+# Runs in a separate process without any imports. The plugin is loaded first, so that the imports of
+# other plugins are not attributed to it.
 _PROGRAM = """
 import json, sys
 from importlib import metadata

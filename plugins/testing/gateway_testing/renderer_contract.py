@@ -182,7 +182,8 @@ class RendererContract:
         """Use `gateway.engines.origins.OriginEncoder` to pass: it encodes control tokens in such text as ordinary
         text."""
         renderer, tokenizer = self._made(make_renderer)
-        # The assistant's messages may contain markers of the output format, which are not special tokens.
+        # The assistant's messages may contain markers of the output format, which are not special
+        # tokens.
         watched = {
             token.id: text
             for text, token in tokenizer.added_tokens.items()

@@ -153,7 +153,8 @@ def _value(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            # The escapes of TOML and JSON are the same, except for one control character that JSON does not escape.
+            # The escapes of TOML and JSON are the same, except for one control character that JSON
+            # does not escape.
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case Path():
             return _value(str(value))

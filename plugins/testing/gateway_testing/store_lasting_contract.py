@@ -84,7 +84,8 @@ class LastingContract(ClosingContract):
             async with asyncio.timeout(self.close_seconds):
                 while len(there) > 10:
                     await asyncio.sleep(0.02)
-                    # Reading a response counts as use, so the most recently used ones are read last.
+                    # Reading a response counts as use, so the most recently used ones are read
+                    # last.
                     there = [each for each in ids if await store.get(each) is not None]
         except TimeoutError:
             raise AssertionError(f"{len(there)} are kept where the bound is 10") from None

@@ -112,7 +112,8 @@ async def the_text_is_what_the_tokens_decode_to(probe: Probe) -> None:
     assert tokenizer is not None
     done = await generate(probe.engine, probe.request(skip_special_tokens=False))
     require(done.token_ids, "there are no token ids")
-    # A character that was cut in two by the limit is not text. Tokenizers decode it as replacement characters.
+    # A character that was cut in two by the limit is not text. Tokenizers decode it as replacement
+    # characters.
     decoded = tokenizer.decode(done.token_ids)
     whole = decoded.rstrip("\ufffd")
     require(done.text in (decoded, whole), f"text {done.text!r}, tokens {decoded!r}")

@@ -176,7 +176,8 @@ async def a_constraint_is_enforced_or_refused(
         raise NotClaimed(f"the engine does not claim {capability}") from error
     done = await generate(probe.engine, request)
     if done.finish == "length":
-        # A model with random weights may extend an object endlessly. Incomplete output cannot be checked.
+        # A model with random weights may extend an object endlessly. Incomplete output cannot be
+        # checked.
         require(capability == "json_object", f"it came to no end: {done.text[:80]!r}")
         return
     require(satisfies(done.text, constraint), f"it wrote {done.text!r}")
