@@ -15,8 +15,8 @@ from functools import partial
 import msgspec
 
 from gateway import hookimpl
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import (
+from gateway.plugins.hookspecs import EngineContext, OpenEngine, Register
+from gateway.plugins.protocols import (
     AddedToken,
     Capability,
     EngineOutput,

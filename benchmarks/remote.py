@@ -27,9 +27,9 @@ from benchmarks.null_engine import Ticker
 from benchmarks.processes import wait_until_open
 from benchmarks.run import ROOT, Case, Row, Server, measure, median
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.plugins import load_plugins
-from gateway.server.logs import set_up_logging
-from gateway.server.server import run
+from gateway.plugins.loading import load_plugins
+from gateway.process.logs import set_up_logging
+from gateway.process.server import run
 from gateway.wire.event_frames import sse_frame
 from gateway.wire.events import OutputTextDelta
 from gateway_testing.free_ports import free_port

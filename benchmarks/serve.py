@@ -20,9 +20,9 @@ from litestar.response import Stream
 from benchmarks import null_engine
 from benchmarks.null_engine import Ticker
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.plugins import load_plugins
-from gateway.server.logs import set_up_logging
-from gateway.server.server import run
+from gateway.plugins.loading import load_plugins
+from gateway.process.logs import set_up_logging
+from gateway.process.server import run
 from gateway.wire.event_frames import sse_frame
 from gateway.wire.events import OutputTextDelta
 

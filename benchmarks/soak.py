@@ -21,9 +21,9 @@ from benchmarks import null_engine
 from benchmarks.processes import wait_until_open
 from benchmarks.run import ROOT, Server
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.plugins import load_plugins
-from gateway.server.logs import set_up_logging
-from gateway.server.server import run
+from gateway.plugins.loading import load_plugins
+from gateway.process.logs import set_up_logging
+from gateway.process.server import run
 from gateway_testing.free_ports import free_port
 from gateway_testing.redis_process import RedisProcess
 

@@ -1,5 +1,5 @@
 """Litegate: one OpenAI-compatible endpoint in front of the LLM engines that you host."""
 
-from gateway.hookspecs import hookimpl
+from gateway.plugins.hookspecs import hookimpl
 
 __all__ = ["hookimpl"]

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gateway.base.packages import package_with
 from gateway.cli import argument_parser
-from gateway.packages import package_with
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEAD = """# Commands

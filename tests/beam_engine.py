@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import EngineError
-from gateway.protocols import (
+from gateway.base.errors import EngineError
+from gateway.plugins.protocols import (
     Capability,
     EngineOutput,
     EngineRequest,

@@ -8,9 +8,9 @@ from typing import Any
 from uvicorn.server import ServerState
 
 from gateway.config import ServerConfig
-from gateway.http_server.connections import Connections, ServingConfig
-from gateway.http_server.http_protocol import LimitedHttpProtocol
-from gateway.http_server.websocket_protocol import LimitedWebSocketProtocol
+from gateway.http.connections.connections import Connections, ServingConfig
+from gateway.http.connections.http_protocol import LimitedHttpProtocol
+from gateway.http.connections.websocket_protocol import LimitedWebSocketProtocol
 from tests.waiting import wait_until_async
 
 HANDSHAKE = (

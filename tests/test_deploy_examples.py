@@ -18,10 +18,10 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
+from gateway.access.access import check_access
 from gateway.config import Config, ServerConfig, load_config
-from gateway.plugins import load_plugins
-from gateway.runtime.access import check_access
-from gateway.server.workers import END_SECONDS
+from gateway.plugins.loading import load_plugins
+from gateway.process.workers import END_SECONDS
 from gateway.startup.selection import select
 from gateway_testing.server import run_gateway
 

@@ -16,10 +16,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from gateway.access.access import check_access
 from gateway.config import load_config
-from gateway.plugins import load_plugins
-from gateway.runtime.access import check_access
-from gateway.server.workers import END_SECONDS
+from gateway.plugins.loading import load_plugins
+from gateway.process.workers import END_SECONDS
 from gateway.startup.selection import select
 
 ROOT = Path(__file__).parents[1]

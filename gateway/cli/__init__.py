@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import metadata
 from typing import Any, NoReturn
 
+from gateway.base.errors import ConfigurationError
 from gateway.cli import (
     batch,
     cache,
@@ -29,9 +30,8 @@ from gateway.cli import (
 )
 from gateway.commands.terminal_text import visible
 from gateway.config.tables import nearest
-from gateway.errors import ConfigurationError
-from gateway.plugin_checks import CORE_COMMANDS
-from gateway.plugins import PluginSet
+from gateway.plugins.checks import CORE_COMMANDS
+from gateway.plugins.loading import PluginSet
 
 EPILOG = """\
 Settings come from the file that --config or GATEWAY_CONFIG names, else from ./gateway.toml, else from built-in defaults

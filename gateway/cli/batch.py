@@ -19,10 +19,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.api_client import ApiClient, ApiError
 from gateway.commands.arguments import API_DEFAULT, Commands, api_url, table
 from gateway.commands.terminal_text import one_line
-from gateway.errors import ConfigurationError
 
 ENDED: Final = ("completed", "failed", "expired", "cancelled")
 _POLL_SECONDS: Final = 0.5

@@ -8,14 +8,14 @@ from datetime import datetime
 
 from msgspec import to_builtins
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands, table
 from gateway.config.hub_names import PREFIX, HubName, parse_name
-from gateway.errors import ConfigurationError
-from gateway.hub.cache import cached_models, remove
-from gateway.hub.client import Hub
-from gateway.hub.fetching import GgufFiles, fetch
-from gateway.hub.progress import human_size
-from gateway.server.logs import set_up_logging
+from gateway.models.hub.cache import cached_models, remove
+from gateway.models.hub.client import Hub
+from gateway.models.hub.fetching import GgufFiles, fetch
+from gateway.models.hub.progress import human_size
+from gateway.process.logs import set_up_logging
 
 NAMES = """\
 MODEL is one of:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands
-from gateway.errors import ConfigurationError
 
 SHELLS = ("bash", "zsh", "tcsh")
 

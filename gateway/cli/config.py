@@ -7,12 +7,12 @@ import json
 import os
 from pathlib import Path
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config import list_settings, model_name
 from gateway.config.redaction import Redactor, secrets_of, shown_value
 from gateway.config.tables import dotted
-from gateway.errors import ConfigurationError
-from gateway.plugins import load_plugins
+from gateway.plugins.loading import load_plugins
 from gateway.startup.config_schema import config_schema
 from gateway.startup.selection import check_configuration
 from gateway.startup.settings import doubtful_names

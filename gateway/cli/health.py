@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands, add_config_argument, listening_url, reached
 from gateway.commands.terminal_text import visible
 from gateway.config import ServerConfig, load_listening
-from gateway.errors import ConfigurationError
 
 DESCRIPTION = """\
 Ask the server of this configuration on this machine whether it is alive (/health), or ready for requests (/ready).

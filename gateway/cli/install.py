@@ -14,11 +14,11 @@ from difflib import get_close_matches
 from importlib import util
 from pathlib import Path
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import PACKAGES, is_installed
 from gateway.commands.arguments import Commands
 from gateway.config.tables import nearest
-from gateway.errors import ConfigurationError
-from gateway.packages import PACKAGES, is_installed
-from gateway.plugins import installed_plugins
+from gateway.plugins.loading import installed_plugins
 
 _PREFIX = "litegate-"
 _FOLDERS = ("plugins", "backends")
@@ -169,7 +169,7 @@ def _plugins() -> dict[str, str]:
 
 def _plugins_now() -> list[str]:
     """The names of the plugins that a new process finds."""
-    code = "from gateway.plugins import installed_plugins; print(*(p.name for p in installed_plugins()))"
+    code = "from gateway.plugins.loading import installed_plugins; print(*(p.name for p in installed_plugins()))"
     done = subprocess.run(  # noqa: S603 - our own interpreter and code
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

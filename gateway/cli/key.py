@@ -14,18 +14,18 @@ from typing import Any, Final
 import msgspec
 from cryptography.fernet import Fernet
 
-from gateway.commands.arguments import Commands, add_config_argument, configuration, table
-from gateway.config import ApiKey, Config
-from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.plugins import load_plugins
-from gateway.protocols import ResponseStore
-from gateway.runtime.access import hash_key
-from gateway.runtime.stored_keys import (
+from gateway.access.access import hash_key
+from gateway.access.stored_keys import (
     StoredKey,
     UnreadableKey,
     change_stored_keys,
     read_stored_keys,
 )
+from gateway.base.errors import ConfigurationError, StoreUnavailable
+from gateway.commands.arguments import Commands, add_config_argument, configuration, table
+from gateway.config import ApiKey, Config
+from gateway.plugins.loading import load_plugins
+from gateway.plugins.protocols import ResponseStore
 from gateway.startup.selection import resolve_store
 
 EPILOG = """\

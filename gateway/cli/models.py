@@ -8,14 +8,14 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
+from gateway.base.errors import ConfigurationError
 from gateway.cli.cache import show_cached
 from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config import Config
-from gateway.errors import ConfigurationError
-from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import DescribedEngine
-from gateway.runtime.media import media_kinds, shown_capabilities
-from gateway.server.logs import set_up_logging
+from gateway.models.media import media_kinds, shown_capabilities
+from gateway.plugins.loading import PluginSet, load_plugins
+from gateway.plugins.protocols import DescribedEngine
+from gateway.process.logs import set_up_logging
 from gateway.startup.model_opening import open_model
 from gateway.startup.model_plan import ModelPlan, resolve_model
 

@@ -10,10 +10,10 @@ from importlib import metadata, resources
 from pathlib import Path
 from string import Template
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands
-from gateway.errors import ConfigurationError
-from gateway.plugin_checks import CORE_COMMANDS, Kind
-from gateway.plugins import KINDS, load_plugins
+from gateway.plugins.checks import CORE_COMMANDS, Kind
+from gateway.plugins.loading import KINDS, load_plugins
 
 SKELETONS: tuple[Kind, ...] = KINDS
 

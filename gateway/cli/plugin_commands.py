@@ -9,13 +9,13 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import NoReturn
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import how_to_install, names_of, package_of
 from gateway.commands.arguments import Commands
 from gateway.config import PluginsConfig
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import MakeCommand, Offer, RunCommand
-from gateway.packages import how_to_install, names_of, package_of
-from gateway.plugin_checks import one_line
-from gateway.plugins import PluginSet, installed_plugins, load_plugins
+from gateway.plugins.checks import one_line
+from gateway.plugins.hookspecs import MakeCommand, Offer, RunCommand
+from gateway.plugins.loading import PluginSet, installed_plugins, load_plugins
 
 
 def plugins_with(command: str | None) -> PluginSet:

@@ -10,11 +10,11 @@ from importlib import metadata
 
 from msgspec import to_builtins
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import PACKAGES, is_installed, offers_of
 from gateway.commands.arguments import Commands, add_config_argument, configuration, table
 from gateway.config import Config
-from gateway.errors import ConfigurationError
-from gateway.packages import PACKAGES, is_installed, offers_of
-from gateway.plugins import KINDS, installed_plugins, load_plugins
+from gateway.plugins.loading import KINDS, installed_plugins, load_plugins
 from gateway.startup.plugin_list import list_plugins
 from gateway.wire.inventory import ListedPlugin
 

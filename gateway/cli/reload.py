@@ -6,10 +6,10 @@ import argparse
 import os
 import signal
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import Commands, add_config_argument, configuration
 from gateway.config.loading import config_file
-from gateway.errors import ConfigurationError
-from gateway.plugins import load_plugins
+from gateway.plugins.loading import load_plugins
 from gateway.startup.selection import select
 
 
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Signal the servers to reload, if the configuration has no mistake."""
     if os.name != "posix":
         raise ConfigurationError("This system has no SIGHUP: restart the server instead.")
-    from gateway.server.pid_file import servers_of  # needs a POSIX system
+    from gateway.process.pid_file import servers_of  # needs a POSIX system
 
     file = config_file(arguments.config, os.environ)
     if file is None:

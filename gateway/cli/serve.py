@@ -11,9 +11,9 @@ from gateway.commands.arguments import MODELS, Commands, add_config_argument
 from gateway.config import LogFormat, LogLevel
 from gateway.config.redaction import secrets_of
 from gateway.config.reloading import ConfigSource
-from gateway.plugins import load_plugins
-from gateway.server.first_process import leave_first_process
-from gateway.server.logs import set_up_logging
+from gateway.plugins.loading import load_plugins
+from gateway.process.first_process import leave_first_process
+from gateway.process.logs import set_up_logging
 from gateway.startup.selection import check_configuration
 
 logger = logging.getLogger("gateway.serve")
@@ -69,6 +69,6 @@ def serve(arguments: argparse.Namespace) -> int:
     for plan in check_configuration(config, plugins).models:
         logger.info("opening %s with the engine %s (%s)", plan.name, plan.engine.name, plan.why)
     # Imported here because the server imports the whole web framework, which other commands do not need.
-    from gateway.server.server import run
+    from gateway.process.server import run
 
     return run(config, plugins, source)

@@ -22,8 +22,8 @@ from urllib.request import (
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError
-from gateway.net.tls import https_handler
+from gateway.base.errors import ConfigurationError
+from gateway.base.net.tls import https_handler
 
 T = TypeVar("T")
 

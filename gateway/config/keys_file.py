@@ -6,10 +6,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.config.sources import line_of, read_toml
 from gateway.config.structs import ApiKey, check_same_keys
 from gateway.config.tables import TableError, decode_table
-from gateway.errors import ConfigurationError
 
 
 class _KeysFile(Struct, frozen=True):

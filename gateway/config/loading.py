@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import package_of
 from gateway.config.hub_names import hub_name_of
 from gateway.config.prompts import decode_prompt
 from gateway.config.sources import (
@@ -32,8 +34,6 @@ from gateway.config.structs import (
     Setting,
 )
 from gateway.config.tables import KeyPath, TableError, decode_table, nearest, suggestion
-from gateway.errors import ConfigurationError
-from gateway.packages import package_of
 
 DEFAULT_FILE = Path("gateway.toml")
 DEFAULT_MODEL = "tiny"

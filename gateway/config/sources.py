@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.config.tables import KeyPath, suggestion
-from gateway.errors import ConfigurationError
 
 SECTIONS = (
     "server",

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from gateway.protocols import TokenLogprob, TopLogprob
+from gateway.plugins.protocols import TokenLogprob, TopLogprob
 from gateway.wire.content import LOWEST_LOGPROB
 
 Piece = Callable[[int], tuple[str, bytes]]

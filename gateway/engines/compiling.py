@@ -14,18 +14,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.caches import ComputedCache
-from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex
-from gateway.engines.xgrammar import nodes
-from gateway.errors import InvalidRequest, ParamPath, RateLimited, Unsupported
-from gateway.process_pool import (
+from gateway.base.caches import ComputedCache
+from gateway.base.constraints import Const, Constraint, Grammar, JsonSchema, Regex
+from gateway.base.errors import InvalidRequest, ParamPath, RateLimited, Unsupported
+from gateway.base.process_pool import (
     FunctionFailed,
     HelperDeadlineExceeded,
     HelperDied,
     PoolBusy,
     ProcessPool,
 )
-from gateway.shares import current_owner
+from gateway.base.shares import current_owner
+from gateway.engines.xgrammar import nodes
 
 _decoder = msgspec.msgpack.Decoder(Constraint)
 MAX_BYTES = 16 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from gateway.base.errors import InvalidRequest, Unsupported
 from gateway.engines.request_checks import check_vocabulary
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EmbeddingRequest, EngineOutput, EngineRequest
+from gateway.plugins.protocols import EmbeddingRequest, EngineOutput, EngineRequest
 
 
 class EmbeddingOnly:

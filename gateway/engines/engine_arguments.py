@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gateway.base.errors import ConfigurationError
 from gateway.config.tables import suggestion
-from gateway.errors import ConfigurationError
 
 
 def check_engine_arguments(

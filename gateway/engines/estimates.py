@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.deltas import CallStarted, Delta
-from gateway.protocols import ChatPrompt
+from gateway.base.deltas import CallStarted, Delta
+from gateway.plugins.protocols import ChatPrompt
 
 _MEDIA_TOKENS: Final = 256
 """Number of tokens that an image, a sound or a file counts as. The real number cannot be derived from its data."""

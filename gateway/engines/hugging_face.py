@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from gateway.protocols import Sampling
+from gateway.plugins.protocols import Sampling
 
 PROCESSOR_TEMPLATE: Final = "chat_template.json"
 """The file of a processor's chat template."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.json_schema import KEYWORDS_OF_TYPE, subschemas
+from gateway.base.json_schema import KEYWORDS_OF_TYPE, subschemas
 
 _NEVER = (
     "not",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.constraints import Constraint, Grammar, JsonSchema, Regex
+from gateway.base.constraints import Constraint, Grammar, JsonSchema, Regex
+from gateway.base.errors import InvalidRequest
 from gateway.engines.xgrammar import UnenforceableSchemaError, nodes
-from gateway.errors import InvalidRequest
-from gateway.protocols import EngineRequest
+from gateway.plugins.protocols import EngineRequest
 
 
 def locate_error(

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import AddedToken, PlacedMedia
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.protocols import AddedToken, PlacedMedia
 
 _BREAK: Final = "\u2060"
 """Word joiner. It is inserted into ordinary text that spells a control token, so that the engine does not read it as

@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeAlias
 from gateway.engines.markers import KNOWN, is_marker, is_turn_marker
 from gateway.engines.text_search import AT_ONCE, any_of, found_in
 from gateway.engines.token_cache import TokenCache
-from gateway.protocols import AddedToken, KnowsAddedTokens, Tokenizer
+from gateway.plugins.protocols import AddedToken, KnowsAddedTokens, Tokenizer
 
 
 class Origin(IntEnum):

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import PlacedMedia
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.protocols import PlacedMedia
 
 _NAMES: Final = tuple(
     f"{kind}_token_{name}" for kind in ("image", "video", "audio") for name in ("id", "index")

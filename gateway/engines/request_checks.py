@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gateway.errors import InvalidRequest, ParamPath, Unsupported
-from gateway.protocols import EngineRequest, TokensPrompt
+from gateway.base.errors import InvalidRequest, ParamPath, Unsupported
+from gateway.plugins.protocols import EngineRequest, TokensPrompt
 
 
 def prompt_tokens(request: EngineRequest, *, vocabulary: int) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from gateway.errors import Unsupported
-from gateway.protocols import EngineOutput, EngineRequest
+from gateway.base.errors import Unsupported
+from gateway.plugins.protocols import EngineOutput, EngineRequest
 
 
 class ScoringOnly:

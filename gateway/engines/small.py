@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,

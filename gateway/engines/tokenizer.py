@@ -11,7 +11,7 @@ from gateway.engines.token_bytes import (
     sentencepiece_bytes,
     token_reader,
 )
-from gateway.protocols import AddedToken
+from gateway.plugins.protocols import AddedToken
 
 
 class HfTokenizer:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.caches import LruCache
-from gateway.constraints import Constraint
+from gateway.base.caches import LruCache
+from gateway.base.constraints import Constraint
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
 
 _REMEMBERED = 256

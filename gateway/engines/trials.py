@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.constraints import Constraint
+from gateway.base.constraints import Constraint
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.base.temporary_folders import TemporaryFolder
 from gateway.engines.compiling import Compiler, compiled, decoded, encoded
 from gateway.engines.small import is_small
 from gateway.engines.translations import Translation, Translations
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EngineRequest
-from gateway.temporary_folders import TemporaryFolder
+from gateway.plugins.protocols import EngineRequest
 
 _MEMORY = 24 << 30
 """Address space limit of a helper in bytes. PyTorch, which xgrammar imports, reserves much and uses little."""

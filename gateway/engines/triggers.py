@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.constraints import Const, Constraint, OneOf, Repeat, Sequence
-from gateway.errors import Unsupported
+from gateway.base.constraints import Const, Constraint, OneOf, Repeat, Sequence
+from gateway.base.errors import Unsupported
 
 
 def after_trigger(body: Constraint, trigger: str) -> Constraint:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from gateway.protocols import Turn
+from gateway.plugins.protocols import Turn
 
 _NO_TEXT: Final = frozenset(
     {

@@ -8,7 +8,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 
-from gateway.errors import EngineError
+from gateway.base.errors import EngineError
 
 
 def vector_of(numbers: Iterable[float]) -> array[float]:

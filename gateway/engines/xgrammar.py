@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never
 
 from msgspec import Struct
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -22,9 +22,9 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
+from gateway.base.errors import Unsupported
 from gateway.engines.json_schemas import bounds_lengths, unenforced_keyword
 from gateway.engines.triggers import after_trigger
-from gateway.errors import Unsupported
 
 Format = dict[str, Any]
 """A format of xgrammar's structural tags, as JSON."""

@@ -6,7 +6,7 @@ documents there are `FileReader` (`file_reader.py`) and `FileResolver` (`file_re
 (`part_resolver.py`) combines the two resolvers of one answer.
 
 All content that a part contains or refers to is untrusted. Sizes are checked before anything is decoded, URLs are
-fetched through `gateway.net`, and files are decoded in helper processes with limits on memory and time.
+fetched through `gateway.base.net`, and files are decoded in helper processes with limits on memory and time.
 
 Requires the packages `pillow` and, if images are fetched, `httpx2`: `litegate[media]`; for documents also `litegate[documents]`.
 """

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 import httpx2
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.net.guard import HostGuard, Resolve, check_host_patterns
+from gateway.base.net.http import FetchFailure, fetched
+from gateway.base.net.tls import web_tls_context
 from gateway.config import MediaConfig
-from gateway.errors import ConfigurationError
 from gateway.media.encoded import check_media_type, too_large
 from gateway.media.refused import DOWNLOAD_FAILED, FILE_TOO_LARGE, INVALID_URL, MediaRefused
-from gateway.net.guard import HostGuard, Resolve, check_host_patterns
-from gateway.net.http import FetchFailure, fetched
-from gateway.net.tls import web_tls_context
 
 _LONGEST_URL: Final = 4096
 _ACCEPT: Final = {

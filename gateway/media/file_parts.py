@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import UNSET, Struct
 
-from gateway.errors import ParamPath
-from gateway.protocols import Media, MediaSource
-from gateway.protocols.media import media_source
+from gateway.base.errors import ParamPath
+from gateway.plugins.protocols import Media, MediaSource
+from gateway.plugins.protocols.media import media_source
 from gateway.wire.content import TEXTS, AnyContent, InputFile, InputImage, InputText
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
 

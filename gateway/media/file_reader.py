@@ -11,13 +11,14 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from gateway.caches import ComputedCache
+from gateway.base.caches import ComputedCache
+from gateway.base.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
+from gateway.base.net.guard import Resolve, resolve
+from gateway.base.process_pool import HelperFailure, PoolBusy
 from gateway.config import DocumentsConfig, MediaConfig
-from gateway.documents.failures import InvalidFile, UnsupportedFile
-from gateway.documents.reader import DocumentReader
-from gateway.documents.text import is_plain, read_text
-from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
-from gateway.files.uploaded import uploaded_files
+from gateway.media.documents.failures import InvalidFile, UnsupportedFile
+from gateway.media.documents.reader import DocumentReader
+from gateway.media.documents.text import is_plain, read_text
 from gateway.media.encoded import decode_base64, is_data_url, too_large
 from gateway.media.file_parts import DocumentSource, FileContent
 from gateway.media.pages import read_document
@@ -31,9 +32,8 @@ from gateway.media.refused import (
     MediaRefused,
 )
 from gateway.media.shares import OwnerShares
-from gateway.net.guard import Resolve, resolve
-from gateway.process_pool import HelperFailure, PoolBusy
-from gateway.protocols import Media
+from gateway.plugins.protocols import Media
+from gateway.storage.files.uploaded import uploaded_files
 
 _AT_ONCE: Final = 8
 """Maximum number of documents of one owner that are fetched concurrently; the same number is decoded concurrently."""

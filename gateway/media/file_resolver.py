@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.config import DocumentsConfig
-from gateway.errors import InvalidRequest, ParamPath
 from gateway.media.concurrently import for_each
 from gateway.media.file_parts import (
     DocumentPart,
@@ -24,7 +24,7 @@ from gateway.media.file_parts import (
 )
 from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
-from gateway.protocols import Media, MediaSource
+from gateway.plugins.protocols import Media, MediaSource
 from gateway.wire.content import AnyContent, InputFile
 from gateway.wire.items import Item
 from gateway.wire.large_bodies import pass_over

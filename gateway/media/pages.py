@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.documents.failures import InvalidFile, UnsupportedFile
-from gateway.documents.pdf import is_pdf, opened_pdf, readable_page
-from gateway.documents.text import read_text
+from gateway.media.documents.failures import InvalidFile, UnsupportedFile
+from gateway.media.documents.pdf import is_pdf, opened_pdf, readable_page
+from gateway.media.documents.text import read_text
 
 _SMALLEST: Final = 1e-3
 """Smallest size of a page in points. Pages of broken documents may have a size of zero."""

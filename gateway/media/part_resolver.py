@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import ParamPath
+from gateway.base.errors import ParamPath
 from gateway.media.file_resolver import FileResolver, ShownItems
 from gateway.media.resolver import MediaResolver
 from gateway.media.uploaded_parts import UploadedParts
-from gateway.protocols import Media, MediaSource, RenderedPrompt, TokensPrompt, Turn
+from gateway.plugins.protocols import Media, MediaSource, RenderedPrompt, TokensPrompt, Turn
 from gateway.wire.items import Item
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from gateway.errors import ParamPath
-from gateway.protocols import CallRecord, MediaSource
-from gateway.protocols.media import media_source
+from gateway.base.errors import ParamPath
+from gateway.plugins.protocols import CallRecord, MediaSource
+from gateway.plugins.protocols.media import media_source
 from gateway.wire.content import AnyContent, InputAudio, InputImage
 from gateway.wire.items import CustomToolCallOutput, FunctionCallOutput, Item, Message
 

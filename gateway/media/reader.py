@@ -8,10 +8,17 @@ from hashlib import sha256
 from importlib.util import find_spec
 from typing import Final
 
-from gateway.caches import ComputedCache
+from gateway.base.caches import ComputedCache
+from gateway.base.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
+from gateway.base.net.guard import Resolve, resolve
+from gateway.base.process_pool import (
+    FunctionFailed,
+    HelperDeadlineExceeded,
+    HelperFailure,
+    PoolBusy,
+    ProcessPool,
+)
 from gateway.config import MediaConfig
-from gateway.errors import ConfigurationError, NotFound, PayloadTooLarge, RateLimited
-from gateway.files.uploaded import uploaded_files
 from gateway.media.encoded import data_start, decode_base64, is_data_url, too_large
 from gateway.media.refused import (
     EMPTY_FILE,
@@ -26,15 +33,8 @@ from gateway.media.refused import (
 from gateway.media.resolver import MediaResolver
 from gateway.media.shares import OwnerShares
 from gateway.media.sounds import DECODED_WIDTH, MAX_RATE, read_sound
-from gateway.net.guard import Resolve, resolve
-from gateway.process_pool import (
-    FunctionFailed,
-    HelperDeadlineExceeded,
-    HelperFailure,
-    PoolBusy,
-    ProcessPool,
-)
-from gateway.protocols import Media, MediaKind, MediaSource
+from gateway.plugins.protocols import Media, MediaKind, MediaSource
+from gateway.storage.files.uploaded import uploaded_files
 
 _AT_ONCE: Final = 8
 """Maximum number of concurrent fetches of one owner; the same number of its files is decoded concurrently."""

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from operator import is_
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.media.concurrently import for_each
 from gateway.media.parts import MediaPart, media_parts, result_images
 from gateway.media.refused import FILE_TOO_LARGE, MediaRefused
-from gateway.protocols import CallRecord, Media, MediaKind, MediaSource
+from gateway.plugins.protocols import CallRecord, Media, MediaKind, MediaSource
 from gateway.wire.items import Item
 
 

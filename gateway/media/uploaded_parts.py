@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from gateway.errors import InvalidRequest, NotFound, ParamPath, PayloadTooLarge
-from gateway.files.uploaded import UploadedFiles, uploaded_files
+from gateway.base.errors import InvalidRequest, NotFound, ParamPath, PayloadTooLarge
 from gateway.media.encoded import format_of, too_large
 from gateway.media.file_parts import content_of
+from gateway.storage.files.uploaded import UploadedFiles, uploaded_files
 from gateway.wire.content import AnyContent, InputFile, InputImage
 from gateway.wire.items import Item
 

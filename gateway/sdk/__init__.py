@@ -4,7 +4,7 @@ A plugin imports from `gateway.sdk` and, in its tests, from `gateway_testing`. E
 release.
 """
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -19,7 +19,7 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.errors import (
+from gateway.base.errors import (
     AuthenticationError,
     ConfigurationError,
     Conflict,
@@ -44,7 +44,7 @@ from gateway.errors import (
     param_text,
     renamed_params,
 )
-from gateway.hookspecs import (
+from gateway.plugins.hookspecs import (
     PROJECT,
     ChosenModel,
     ChosenPlugins,
@@ -71,7 +71,7 @@ from gateway.hookspecs import (
     hookimpl,
     hookspec,
 )
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     UNFINISHED,
     AdapterLoadingEngine,
     AddedToken,

@@ -1,6 +1,6 @@
 """Caches that keep the most recently used values."""
 
-from gateway.caches import ComputedCache, LruCache
+from gateway.base.caches import ComputedCache, LruCache
 
 __all__ = [
     "ComputedCache",

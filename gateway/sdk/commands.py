@@ -1,9 +1,9 @@
 """Helpers for commands: the arguments that commands share, a client of an API, text for terminals."""
 
+from gateway.base.net.tls import https_handler
 from gateway.commands.api_client import ApiClient, ApiError, ModelEntry
 from gateway.commands.arguments import API_DEFAULT, add_config_argument, api_url, table
 from gateway.commands.terminal_text import one_line, visible, without_surrogates
-from gateway.net.tls import https_handler
 
 __all__ = [
     "API_DEFAULT",

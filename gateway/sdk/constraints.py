@@ -1,6 +1,6 @@
 """Output constraints, as passed to engines."""
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -13,7 +13,7 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.protocols.output_constraints import (
+from gateway.plugins.protocols.output_constraints import (
     arguments_constraint,
     custom_schema,
     text_constraint,

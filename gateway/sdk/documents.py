@@ -1,14 +1,14 @@
 """The text of documents, extracted in helper processes. Requires `litegate[documents]`."""
 
-from gateway.documents.failures import (
+from gateway.media.documents.failures import (
     InvalidFile,
     UnsupportedFile,
 )
-from gateway.documents.reader import (
+from gateway.media.documents.reader import (
     DocumentReader,
     ReadingFailure,
 )
-from gateway.documents.text import (
+from gateway.media.documents.text import (
     read_text,
 )
 

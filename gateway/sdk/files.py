@@ -1,6 +1,9 @@
 """Files of users in SQLite databases, and the files of `/v1/files`."""
 
-from gateway.files.contents import (
+from gateway.base.temporary_files import (
+    temporary_file,
+)
+from gateway.storage.files.contents import (
     CONTENTS_TABLE,
     PART,
     Download,
@@ -9,31 +12,31 @@ from gateway.files.contents import (
     size_of,
     write_content,
 )
-from gateway.files.database import (
+from gateway.storage.files.database import (
     DatabaseFile,
     FilesDatabase,
     ReadTooLong,
 )
-from gateway.files.form import (
+from gateway.storage.files.form import (
     PURPOSES,
     FileUpload,
     clean_filename,
 )
-from gateway.files.growing import (
+from gateway.storage.files.growing import (
     GrowingFile,
 )
-from gateway.files.lists import (
+from gateway.storage.files.lists import (
     ListQuery,
     list_query,
     page,
 )
-from gateway.files.routes import (
+from gateway.storage.files.routes import (
     FileRoutes,
 )
-from gateway.files.shrinking import (
+from gateway.storage.files.shrinking import (
     shrink_database,
 )
-from gateway.files.uploaded import (
+from gateway.storage.files.uploaded import (
     FILE_TABLES,
     FileLimits,
     FileObject,
@@ -45,9 +48,6 @@ from gateway.files.uploaded import (
     new_file,
     no_such_file,
     uploaded_files,
-)
-from gateway.temporary_files import (
-    temporary_file,
 )
 
 __all__ = [

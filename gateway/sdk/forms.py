@@ -1,6 +1,6 @@
 """Reading multipart forms within limits."""
 
-from gateway.forms import (
+from gateway.storage.forms import (
     Form,
     UnsupportedForm,
     uploaded,

@@ -1,8 +1,8 @@
 """Models of a hub by name: finding and downloading the files of repositories, and showing the progress."""
 
 from gateway.config.hub_names import HubName, hub_name_of
-from gateway.hub.client import Hub
-from gateway.hub.fetching import (
+from gateway.models.hub.client import Hub
+from gateway.models.hub.fetching import (
     GgufFiles,
     WeightFiles,
     downloaded_weights,
@@ -10,8 +10,8 @@ from gateway.hub.fetching import (
     fetch_weights,
     in_thread,
 )
-from gateway.hub.folders import models_in_folder, projector_in_folder
-from gateway.hub.progress import DownloadProgress, human_size, progress
+from gateway.models.hub.folders import models_in_folder, projector_in_folder
+from gateway.models.hub.progress import DownloadProgress, human_size, progress
 
 __all__ = [
     "DownloadProgress",

@@ -1,6 +1,6 @@
 """Reading JSON schemas: references, types, subschemas, intersections."""
 
-from gateway.json_schema import (
+from gateway.base.json_schema import (
     ANNOTATIONS,
     ANY_TYPE,
     KEYWORDS_OF_TYPE,

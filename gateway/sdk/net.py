@@ -1,6 +1,6 @@
 """Checks of the hosts and addresses to which a request can make the gateway connect."""
 
-from gateway.net.guard import (
+from gateway.base.net.guard import (
     AddressRefused,
     HostGuard,
     Resolve,

@@ -1,6 +1,6 @@
 """Helpers for output formats: counting the tokens of reasoning."""
 
-from gateway.reasoning_meter import (
+from gateway.engines.reasoning_meter import (
     OutputSpan,
     ReasoningMeter,
 )

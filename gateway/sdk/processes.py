@@ -1,7 +1,7 @@
 """Functions in helper processes that are killed at a deadline, tasks within a context, fair shares of limited resources
 between owners, and temporary folders that are removed when their process ends."""
 
-from gateway.process_pool import (
+from gateway.base.process_pool import (
     FunctionFailed,
     HelperDeadlineExceeded,
     HelperFailure,
@@ -9,9 +9,16 @@ from gateway.process_pool import (
     ProcessPool,
     wait_for_end,
 )
-from gateway.shares import SHARE_THREADS, FairThreads, ShareExceeded, Shares, Turns, current_owner
-from gateway.task_context import running_task
-from gateway.temporary_folders import (
+from gateway.base.shares import (
+    SHARE_THREADS,
+    FairThreads,
+    ShareExceeded,
+    Shares,
+    Turns,
+    current_owner,
+)
+from gateway.base.task_context import running_task
+from gateway.base.temporary_folders import (
     TemporaryFolder,
 )
 

@@ -1,9 +1,9 @@
 """Helpers for stores."""
 
-from gateway.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
-from gateway.stores.event_batches import LOST, REFUSED, BatchEntry, EventBatchWriter
-from gateway.stores.limit_table import DAY_SECONDS, LimitTable, counted_at, decayed, refusal
-from gateway.stores.packing import (
+from gateway.plugins.protocols.usage import BUCKETS_KEPT, WIDTH_SECONDS
+from gateway.storage.event_batches import LOST, REFUSED, BatchEntry, EventBatchWriter
+from gateway.storage.limit_table import DAY_SECONDS, LimitTable, counted_at, decayed, refusal
+from gateway.storage.packing import (
     Unpacker,
     pack,
     pack_json,
@@ -15,12 +15,12 @@ from gateway.stores.packing import (
     unpack_record,
     unpack_results,
 )
-from gateway.stores.parts import LARGE, Cut, cut, named_parts, restore, whole_size
-from gateway.stores.shared_values import (
+from gateway.storage.parts import LARGE, Cut, cut, named_parts, restore, whole_size
+from gateway.storage.shared_values import (
     ValueTable,
 )
-from gateway.stores.usage_table import UsageTable
-from gateway.stores.writes import WriteTokens, through_outage
+from gateway.storage.usage_table import UsageTable
+from gateway.storage.writes import WriteTokens, through_outage
 
 __all__ = [
     "BUCKETS_KEPT",

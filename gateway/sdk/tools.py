@@ -1,6 +1,6 @@
 """Helpers for tools and for APIs that show tool calls: functions as tools, citations, arguments."""
 
-from gateway.assembly.citations import (
+from gateway.items.citations import (
     Citation,
     CitationReader,
     FileMark,
@@ -8,7 +8,7 @@ from gateway.assembly.citations import (
     by_cursor,
     by_mark,
 )
-from gateway.assembly.string_field import (
+from gateway.items.string_field import (
     StringFieldReader,
 )
 from gateway.tools.call_history import (

@@ -11,9 +11,9 @@ from msgspec import Struct, inspect
 
 from gateway.config import Config, ModelConfig
 from gateway.config.descriptions import descriptions
-from gateway.hookspecs import Offer
-from gateway.plugin_checks import Kind
-from gateway.plugins import KINDS, PLURALS, PluginSet
+from gateway.plugins.checks import Kind
+from gateway.plugins.hookspecs import Offer
+from gateway.plugins.loading import KINDS, PLURALS, PluginSet
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MODEL_KINDS: tuple[Kind, ...] = ("engine", "renderer", "parser")

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import how_to_install, package_of
 from gateway.config.hub_names import HubName, hub_name_of
-from gateway.errors import ConfigurationError
-from gateway.hub.client import Hub
-from gateway.hub.fetching import gguf_repository_for, is_gguf_repository
-from gateway.hub.folders import models_in_folder
-from gateway.packages import how_to_install, package_of
-from gateway.plugins import PluginSet
+from gateway.models.hub.client import Hub
+from gateway.models.hub.fetching import gguf_repository_for, is_gguf_repository
+from gateway.models.hub.folders import models_in_folder
+from gateway.plugins.loading import PluginSet
 
 _WEIGHT_ENGINES = {"vllm": "vllm", "trtllm": "tensorrt_llm"}
 """Maps the engines for Hugging Face models, in order of preference, to the library that each requires."""

@@ -9,32 +9,32 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import how_to_install, package_of
 from gateway.config import ModelConfig
 from gateway.config.tables import dotted
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import (
+from gateway.models.model_uses import (
+    NoFormat,
+    NoRenderer,
+    check_engine,
+    generates,
+    uses_of,
+)
+from gateway.plugins.checks import Kind
+from gateway.plugins.hookspecs import (
     MakeFormat,
     MakeRenderer,
     ModelContext,
     Offer,
 )
-from gateway.packages import how_to_install, package_of
-from gateway.plugin_checks import Kind
-from gateway.plugins import PluginSet
-from gateway.protocols import (
+from gateway.plugins.loading import PluginSet
+from gateway.plugins.protocols import (
     Engine,
     FormatAwareRenderer,
     ModelInfo,
     ModelProfile,
     OutputFormat,
     PromptRenderer,
-)
-from gateway.runtime.model_uses import (
-    NoFormat,
-    NoRenderer,
-    check_engine,
-    generates,
-    uses_of,
 )
 from gateway.startup.model_plan import (
     COMPOSE,

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import EngineProcess, ModelConfig
 from gateway.config.tables import dotted, suggestion
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import (
+from gateway.plugins.hookspecs import (
     EngineContext,
     MakeFormat,
     Offer,
     OpenEngine,
 )
-from gateway.plugins import PluginSet
+from gateway.plugins.loading import PluginSet
 from gateway.startup.engine_choice import choose_engine
 
 COMPOSE = "composed"

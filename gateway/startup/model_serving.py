@@ -11,24 +11,24 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ModelConfig, PluginsConfig, SchemaLimits
 from gateway.config.tables import suggestion
-from gateway.engine_process.client import engine_in_process
-from gateway.engine_process.starting import EngineSpec, EngineStarter
-from gateway.errors import ConfigurationError
-from gateway.loop.adapters import with_adapters
-from gateway.metrics import Metrics
-from gateway.protocols import (
+from gateway.engines.process.client import engine_in_process
+from gateway.engines.process.starting import EngineSpec, EngineStarter
+from gateway.generation.adapters import with_adapters
+from gateway.models.media import media_capabilities, media_kinds, shown_capabilities
+from gateway.models.model_slot import ModelSlot
+from gateway.models.model_slots import ModelSlots
+from gateway.models.served_model import ServedModel
+from gateway.observe.metrics import Metrics
+from gateway.plugins.protocols import (
     CitingFormat,
     FormatAwareEngine,
     JoiningFormat,
     LateRefusingEngine,
     PushingEngine,
 )
-from gateway.runtime.media import media_capabilities, media_kinds, shown_capabilities
-from gateway.runtime.model_slot import ModelSlot
-from gateway.runtime.model_slots import ModelSlots
-from gateway.runtime.served_model import ServedModel
 from gateway.startup.model_opening import OpenedModel, finish_opening, open_model
 from gateway.startup.model_plan import ModelPlan
 from gateway.startup.selection import Selection

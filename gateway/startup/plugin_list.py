@@ -6,10 +6,10 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import Offer
-from gateway.plugins import PluginSet
+from gateway.plugins.hookspecs import Offer
+from gateway.plugins.loading import PluginSet
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.selection import resolve_apis, resolve_resources
 from gateway.wire.inventory import ListedPlugin

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 
 MAX_SERIES: Final = 200
 """Maximum number of series of one metric. Further combinations of label values share a series whose values are
@@ -63,7 +63,7 @@ class _Metric:
 
 
 class PluginCounter:
-    """Implements `gateway.protocols.CounterMetric`."""
+    """Implements `gateway.plugins.protocols.CounterMetric`."""
 
     def __init__(self, metric: _Metric) -> None:
         self._metric = metric
@@ -73,7 +73,7 @@ class PluginCounter:
 
 
 class PluginGauge:
-    """Implements `gateway.protocols.GaugeMetric`."""
+    """Implements `gateway.plugins.protocols.GaugeMetric`."""
 
     def __init__(self, metric: _Metric) -> None:
         self._metric = metric
@@ -83,7 +83,7 @@ class PluginGauge:
 
 
 class PluginHistogram:
-    """Implements `gateway.protocols.HistogramMetric`."""
+    """Implements `gateway.plugins.protocols.HistogramMetric`."""
 
     def __init__(self, metric: _Metric) -> None:
         self._metric = metric

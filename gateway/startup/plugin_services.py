@@ -1,4 +1,4 @@
-"""Services for open plugins; see `gateway.protocols.services`."""
+"""Services for open plugins; see `gateway.plugins.protocols.services`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.embeddings.answer import prepare_embeddings
-from gateway.engines.vectors import normalized
-from gateway.errors import (
+from gateway.access.callers import Caller, as_the_gateway, current_caller, current_principal
+from gateway.answers.embeddings.answer import prepare_embeddings
+from gateway.answers.scoring.answer import prepare_rerank
+from gateway.base.errors import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
     InvalidRequest,
 )
-from gateway.metrics import several_processes
-from gateway.protocols import (
+from gateway.engines.vectors import normalized
+from gateway.models.model_slot import ModelUse
+from gateway.observe.metrics import several_processes
+from gateway.plugins.protocols import (
     Delegation,
     InternalAnswer,
     Principal,
@@ -28,10 +31,7 @@ from gateway.protocols import (
     SharedValues,
     Tokenizer,
 )
-from gateway.runtime.callers import Caller, as_the_gateway, current_caller, current_principal
-from gateway.runtime.model_slot import ModelUse
-from gateway.runtime.services import Services
-from gateway.scoring.answer import prepare_rerank
+from gateway.services import Services
 from gateway.startup.plugin_metrics import (
     MetricTable,
     PluginCounter,
@@ -50,7 +50,7 @@ _SHORTEST_HALVED: Final = 64
 
 
 class PluginServices:
-    """Implements `gateway.protocols.GatewayServices`."""
+    """Implements `gateway.plugins.protocols.GatewayServices`."""
 
     def __init__(self, services: Services, metrics: PluginMetrics, tasks: PluginTasks) -> None:
         self._services = services
@@ -191,7 +191,7 @@ class GivenServices:
 
 
 class ServedEmbedder:
-    """Implements `gateway.protocols.Embedder`."""
+    """Implements `gateway.plugins.protocols.Embedder`."""
 
     def __init__(self, services: Services, model: str) -> None:
         self._services = services
@@ -232,7 +232,7 @@ class ServedEmbedder:
 
 
 class ServedReranker:
-    """Implements `gateway.protocols.Reranker`."""
+    """Implements `gateway.plugins.protocols.Reranker`."""
 
     def __init__(self, services: Services, model: str) -> None:
         self._services = services

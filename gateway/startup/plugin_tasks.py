@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextvars import Context
 from typing import Any, Final
 
-from gateway.errors import RateLimited
+from gateway.base.errors import RateLimited
 
 logger = logging.getLogger("gateway.startup.plugin_tasks")
 
@@ -29,7 +29,7 @@ class PluginTasks:
         self._closed = False
 
     def start(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
-        """See `gateway.protocols.GatewayServices.start_task`."""
+        """See `gateway.plugins.protocols.GatewayServices.start_task`."""
         if self._closed or len(self._tasks) >= MAX_TASKS:
             work.close()
             if self._closed:

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import ConfigurationError, GatewayError
-from gateway.hookspecs import EngineContext, ModelContext, Offer
-from gateway.plugins import PluginSet
-from gateway.protocols import Engine, OutputFormat, PromptRenderer
+from gateway.base.errors import ConfigurationError, GatewayError
+from gateway.plugins.hookspecs import EngineContext, ModelContext, Offer
+from gateway.plugins.loading import PluginSet
+from gateway.plugins.protocols import Engine, OutputFormat, PromptRenderer
 
 logger = logging.getLogger("gateway.startup.registry")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class PluginRegistry:
-    """Implements `gateway.hookspecs.Registry`."""
+    """Implements `gateway.plugins.hookspecs.Registry`."""
 
     def __init__(self, plugins: PluginSet, parents: Sequence[Offer[Any]] = ()) -> None:
         """`parents`: the chain of offers that led to this registry. The last one receives it; each was requested by the

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.chat.tools import check_chat_tools
+from gateway.access.access import check_access
+from gateway.access.keys import WatchedKeysFile
+from gateway.access.owned import Owned
+from gateway.answers.chat.tools import check_chat_tools
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ServerConfig
 from gateway.config.reloading import needing_restart, reloaded
-from gateway.errors import ConfigurationError
-from gateway.loop.adapters import with_adapters
+from gateway.generation.adapters import with_adapters
 from gateway.media.reader import MediaReader
-from gateway.plugins import PluginSet
-from gateway.protocols import Router, ToolServer
-from gateway.runtime.access import check_access
-from gateway.runtime.keys import WatchedKeysFile
-from gateway.runtime.model_slot import ModelSlot
-from gateway.runtime.owned import Owned
-from gateway.runtime.routing import Routes, Routing
-from gateway.runtime.services import Services
+from gateway.models.model_slot import ModelSlot
+from gateway.models.routing import Routes, Routing
+from gateway.plugins.loading import PluginSet
+from gateway.plugins.protocols import Router, ToolServer
+from gateway.services import Services
 from gateway.startup.model_plan import ModelPlan
 from gateway.startup.model_serving import EngineUse, check_routes, slot_of
 from gateway.startup.plugin_services import GivenServices

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from gateway.chat.tools import check_chat_tools
+from gateway.access.access import check_access
+from gateway.answers.chat.tools import check_chat_tools
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config
 from gateway.config.tables import dotted
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import (
+from gateway.plugins.hookspecs import (
     ChosenModel,
     ChosenPlugins,
     Offer,
@@ -23,8 +24,7 @@ from gateway.hookspecs import (
     OpenStore,
     OpenTool,
 )
-from gateway.plugins import PluginSet
-from gateway.runtime.access import check_access
+from gateway.plugins.loading import PluginSet
 from gateway.startup.model_plan import ModelPlan, resolve_model
 from gateway.startup.settings import check_settings
 from gateway.tools.available import check_allowed_tools

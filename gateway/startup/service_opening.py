@@ -6,32 +6,32 @@ import logging
 from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 
+from gateway.access.access import Authenticator, check_access, principal_of
+from gateway.access.keys import WatchedKeysFile
+from gateway.access.limiter import Limiter
+from gateway.access.sealing import Sealer
+from gateway.access.stored_keys import WatchedStoredKeys, check_holds_keys
+from gateway.access.usage_meter import UsageMeter
+from gateway.answers.responses.answer import ResponseAnswer
+from gateway.answers.responses.background import BackgroundRuns
+from gateway.answers.responses.rerun import recreate_run
+from gateway.base.errors import ConfigurationError, StoreUnavailable
+from gateway.base.shares import share_threads
 from gateway.config import Config, ServerConfig
-from gateway.engine_process.starting import EngineProcesses, EngineStarter, HostSettings
-from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.engines.process.starting import EngineProcesses, EngineStarter, HostSettings
 from gateway.media.file_reader import FileReader
-from gateway.metrics import Metrics
-from gateway.plugins import PluginSet
-from gateway.protocols import LimitCounters, ResponseStore, StoredResponse, UsageCounters
-from gateway.responses.answer import ResponseAnswer
-from gateway.responses.background import BackgroundRuns
-from gateway.responses.rerun import recreate_run
-from gateway.runtime.access import Authenticator, check_access, principal_of
-from gateway.runtime.keys import WatchedKeysFile
-from gateway.runtime.limiter import Limiter
-from gateway.runtime.routing import Routes, Routing
-from gateway.runtime.sealing import Sealer
-from gateway.runtime.services import NamedApi, RunSettings, Services
-from gateway.runtime.stored_keys import WatchedStoredKeys, check_holds_keys
-from gateway.runtime.usage_meter import UsageMeter
-from gateway.shares import share_threads
+from gateway.models.routing import Routes, Routing
+from gateway.observe.metrics import Metrics
+from gateway.plugins.loading import PluginSet
+from gateway.plugins.protocols import LimitCounters, ResponseStore, StoredResponse, UsageCounters
+from gateway.services import NamedApi, RunSettings, Services
 from gateway.startup.model_serving import EngineUse, Opening, check_routes, open_models
 from gateway.startup.plugin_list import list_plugins
 from gateway.startup.plugin_services import GivenServices
 from gateway.startup.reloading import Reloader
 from gateway.startup.selection import needed_resources, select
 from gateway.startup.tool_opening import OpenTools, offered_tools, tool_tables
-from gateway.stores.shared_values import ProcessValues
+from gateway.storage.shared_values import ProcessValues
 from gateway.tools.approvals import Approvals
 
 logger = logging.getLogger("gateway.startup")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from gateway.access.sealing import Sealer
+from gateway.access.stored_keys import KEYS_NOT_HELD
+from gateway.base.errors import ConfigurationError
+from gateway.base.net.guard import check_host_patterns
 from gateway.config import Config, ServerConfig, read_keys
-from gateway.errors import ConfigurationError
-from gateway.net.guard import check_host_patterns
-from gateway.runtime.sealing import Sealer
-from gateway.runtime.stored_keys import KEYS_NOT_HELD
 
 
 def check_settings(config: Config) -> None:

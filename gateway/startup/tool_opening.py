@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.chat.tools import chat_servers_of
+from gateway.access.owned import Owned
+from gateway.answers.chat.tools import chat_servers_of
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import Offer, OpenTool
-from gateway.plugin_checks import tool_server_mistake
-from gateway.protocols import ToolServer
-from gateway.runtime.owned import Owned
+from gateway.plugins.checks import tool_server_mistake
+from gateway.plugins.hookspecs import Offer, OpenTool
+from gateway.plugins.protocols import ToolServer
 from gateway.startup.selection import needed_resources
 from gateway.tools.available import AvailableTools, BoundTool, offered_to
 

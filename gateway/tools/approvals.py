@@ -21,8 +21,8 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, ParamPath, StoreUnavailable
-from gateway.protocols import SharedValues, ToolResult
+from gateway.base.errors import InvalidRequest, ParamPath, StoreUnavailable
+from gateway.plugins.protocols import SharedValues, ToolResult
 from gateway.wire import items
 
 logger = logging.getLogger("gateway.tools")

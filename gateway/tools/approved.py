@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire import items
 
 

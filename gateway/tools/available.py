@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ModelConfig
 from gateway.config.tables import dotted, suggestion
-from gateway.errors import ConfigurationError
-from gateway.protocols import Principal, ServerTool, SessionContext, ToolServer
+from gateway.plugins.protocols import Principal, ServerTool, SessionContext, ToolServer
 from gateway.wire.tools import Tool, WebSearchTool, type_of
 
 _WEB_SEARCH = type_of(WebSearchTool)

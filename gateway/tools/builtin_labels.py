@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from gateway.errors import ParamPath, Unsupported
-from gateway.protocols import ServerTool
+from gateway.base.errors import ParamPath, Unsupported
+from gateway.plugins.protocols import ServerTool
 from gateway.tools.available import BoundTool
 from gateway.wire import tools as wire
 

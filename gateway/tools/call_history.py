@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import CallRecord
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.plugins.protocols import CallRecord
 from gateway.tools.client_functions import qualified_name
 from gateway.tools.client_run import call_arguments
 from gateway.tools.listed_names import qualified

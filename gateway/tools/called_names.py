@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.protocols import ToolDefinition
+from gateway.plugins.protocols import ToolDefinition
 
 _BETWEEN = (".", "/", ":", "__")
 """Separators that models write between a namespace and a name."""

@@ -18,8 +18,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from gateway.metrics import Metrics
-from gateway.protocols import (
+from gateway.observe.metrics import Metrics
+from gateway.observe.request_stats import current_request
+from gateway.plugins.protocols import (
     Attributes,
     CallRecord,
     Span,
@@ -29,7 +30,6 @@ from gateway.protocols import (
     ToolSession,
     Turn,
 )
-from gateway.request_stats import current_request
 from gateway.tools.available import BoundTool
 from gateway.tools.earlier import earlier_calls
 from gateway.tools.output import cut, seen_images, with_notes

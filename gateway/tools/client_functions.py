@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from gateway.constraints import Constraint, Grammar, Regex
-from gateway.errors import ParamPath, Unsupported
-from gateway.protocols import ToolDefinition
-from gateway.protocols.output_constraints import custom_schema
+from gateway.base.constraints import Constraint, Grammar, Regex
+from gateway.base.errors import ParamPath, Unsupported
+from gateway.plugins.protocols import ToolDefinition
+from gateway.plugins.protocols.output_constraints import custom_schema
 from gateway.tools.roles import CallRole, ClientTool
 from gateway.wire import items
 from gateway.wire import tools as wire

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET
 
-from gateway.errors import ParamPath
-from gateway.protocols import ToolDefinition
+from gateway.base.errors import ParamPath
+from gateway.plugins.protocols import ToolDefinition
 from gateway.tools.roles import CallRole, ClientTool
 from gateway.wire import items
 from gateway.wire import tools as wire

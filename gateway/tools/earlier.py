@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import msgspec
 
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import CallRecord
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.plugins.protocols import CallRecord
 from gateway.tools.call_history import CallHistory
 from gateway.wire import items
 from gateway.wire.content import text_of

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import SessionContext
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.plugins.protocols import SessionContext
 from gateway.tools.available import AvailableTools, BoundTool, request_type
 from gateway.tools.builtin_labels import builtin_of, labelled
 from gateway.tools.client_functions import ClientFunction, client_functions

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from gateway.errors import ParamPath, renamed_params
-from gateway.protocols import SessionContext, ToolServer
+from gateway.base.errors import ParamPath, renamed_params
+from gateway.plugins.protocols import SessionContext, ToolServer
 from gateway.tools.available import BoundTool
 
 

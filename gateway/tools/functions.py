@@ -24,9 +24,9 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from gateway.errors import ConfigurationError
-from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
-from gateway.shares import FairThreads
+from gateway.base.errors import ConfigurationError
+from gateway.base.shares import FairThreads
+from gateway.plugins.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 
 Function = Callable[..., Any]
 

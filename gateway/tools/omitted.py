@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from gateway.errors import ParamPath, PermissionDenied, Unsupported
-from gateway.metrics import Metrics
+from gateway.base.errors import ParamPath, PermissionDenied, Unsupported
+from gateway.observe.metrics import Metrics
 from gateway.tools.available import AvailableTools, request_type
 from gateway.tools.client_run import CLIENT_TOOLS
 from gateway.wire.tools import ShellTool, Tool, type_of

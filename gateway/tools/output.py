@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.protocols import ToolImage
+from gateway.plugins.protocols import ToolImage
 from gateway.wire.content import InputImage
 
 _SEEN_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Struct
 
-from gateway.errors import GatewayError, InvalidRequest, ParamPath
-from gateway.protocols import ServerTool, SessionContext, ToolServer
+from gateway.base.errors import GatewayError, InvalidRequest, ParamPath
+from gateway.plugins.protocols import ServerTool, SessionContext, ToolServer
 from gateway.tools.builtin_labels import builtin_of
 from gateway.tools.fitting import below, checked
 from gateway.wire import items

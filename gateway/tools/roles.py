@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gateway.errors import ParamPath
-from gateway.protocols import ToolDefinition
+from gateway.base.errors import ParamPath
+from gateway.plugins.protocols import ToolDefinition
 
 
 class CallRole(Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, ParamPath, Unsupported
-from gateway.protocols import NamedTool, ToolChoice, ToolDefinition
+from gateway.base.errors import InvalidRequest, ParamPath, Unsupported
+from gateway.plugins.protocols import NamedTool, ToolChoice, ToolDefinition
 from gateway.tools.client_run import CLIENT_TOOLS
 from gateway.tools.roles import CallRole
 from gateway.wire import tools as wire

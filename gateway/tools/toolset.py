@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import (
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.plugins.protocols import (
     BuiltinToolRenderer,
     ServerTool,
     SessionContext,

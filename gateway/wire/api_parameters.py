@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from gateway.errors import Unsupported
+from gateway.base.errors import Unsupported
 
 Names: TypeAlias = str
 """The names of APIs, separated by spaces."""

@@ -1,4 +1,4 @@
-"""Chat Completions: the request, its tools, and the non-streaming answer. `gateway.chat.chunks` builds chunks."""
+"""Chat Completions: the request, its tools, and the non-streaming answer. `gateway.answers.chat.chunks` builds chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire.chat_messages import (
     CalledCustom,
     CalledFunction,

@@ -1,4 +1,4 @@
-"""The types of the chunks of a streamed chat completion, for the API description. `gateway.chat.chunks` writes the
+"""The types of the chunks of a streamed chat completion, for the API description. `gateway.answers.chat.chunks` writes the
 chunks."""
 
 from __future__ import annotations

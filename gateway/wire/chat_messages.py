@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.content import AudioData, ImageDetail
 from gateway.wire.decoding import convert

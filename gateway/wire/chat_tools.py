@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject
 from gateway.wire.decoding import convert
 from gateway.wire.field_errors import (

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.common import JsonObject, Value, Wire
 from gateway.wire.decoding import convert, decode_object

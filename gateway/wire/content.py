@@ -145,7 +145,7 @@ class ComputerScreenshot(Tagged, frozen=True, kw_only=True, tag="computer_screen
 
 MessageContent: TypeAlias = InputText | InputImage | InputFile | InputAudio | OutputText | Refusal
 ToolOutputContent: TypeAlias = InputText | InputImage | InputFile | EncryptedContent
-"""Parts of a function's or custom tool's output. Models read encrypted content as text; see `gateway.responses.readable_items`."""
+"""Parts of a function's or custom tool's output. Models read encrypted content as text; see `gateway.answers.responses.readable_items`."""
 AgentContent: TypeAlias = InputText | InputImage | EncryptedContent
 """Parts of a message from one agent to another."""
 AnyContent: TypeAlias = MessageContent | EncryptedContent

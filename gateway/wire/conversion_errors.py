@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
+from gateway.base.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.field_errors import listed, missing, not_among, shortened, wrong_type
 
 _MESSAGE = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from gateway.errors import InvalidRequest, ParamPath, param_path
+from gateway.base.errors import InvalidRequest, ParamPath, param_path
 from gateway.wire.common import Tagged, type_of
 from gateway.wire.conversion_errors import explain
 from gateway.wire.field_errors import MAX_ITEMS, listed, missing, name_type, not_among, wrong_type

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
+from gateway.base.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
+from gateway.base.errors import InvalidRequest, ParamPath, param_path, param_text
 
 MAX_ITEMS = 20_000
 """Maximum number of items or messages in a request, of parts in each of them, and of parameters."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.decoding import convert, one_of
 from gateway.wire.field_errors import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from gateway.errors import Unsupported
+from gateway.base.errors import Unsupported
 from gateway.wire.api_parameters import ApiParameters, Refusal
 from gateway.wire.parameter_table import (
     CHAT,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from gateway.errors import InvalidRequest, ParamPath, param_text
+from gateway.base.errors import InvalidRequest, ParamPath, param_text
 from gateway.wire.common import Includable, JsonObject, Value, Wire
 from gateway.wire.content import InputFile, InputImage, InputText
 from gateway.wire.decoding import convert, decode_object, members, one_of

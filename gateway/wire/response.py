@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gateway.errors import GatewayError
+from gateway.base.errors import GatewayError
 from gateway.wire.common import JsonObject, Value, Wire, encode
 from gateway.wire.items import Item
 from gateway.wire.text import ReasoningOptions, TextConfig

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gateway.errors import InvalidRequest, ParamPath, param_path, param_text
+from gateway.base.errors import InvalidRequest, ParamPath, param_path, param_text
 from gateway.wire.common import Value, Wire
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing, wrong_type

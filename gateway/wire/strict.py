@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from itertools import islice
 from typing import Any
 
-from gateway.errors import InvalidRequest, ParamPath, param_text
-from gateway.json_schema import strict_problem
+from gateway.base.errors import InvalidRequest, ParamPath, param_text
+from gateway.base.json_schema import strict_problem
 from gateway.wire.chat_messages import unknown_message_member
 from gateway.wire.field_errors import missing, not_among, shortened
 from gateway.wire.parameter_table import CHAT, COMPLETIONS, RESPONSES

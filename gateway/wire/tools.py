@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from gateway.errors import InvalidRequest, ParamPath
+from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.wire.common import JsonObject, Tagged, Value
 from gateway.wire.common import type_of as type_of
 from gateway.wire.decoding import convert, members, one_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct, inspect
 
-from gateway.errors import ParamPath
+from gateway.base.errors import ParamPath
 
 
 def unknown_member(raw: Mapping[str, Any], into: Any, place: ParamPath = ()) -> ParamPath | None:

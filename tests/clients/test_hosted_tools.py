@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_testing.server import RunningGateway, run_gateway
 
 pytest.importorskip("gateway_browser", reason="the plugin browser is not installed")

@@ -36,7 +36,7 @@ from gateway_testing.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RUN_ELSEWHERE = {
-    "docs/plugins.md": "tests/gateway/test_plugins_documentation.py",
+    "docs/plugins.md": "tests/gateway/plugins/test_plugins_documentation.py",
     "docs/tools.md": "the tests of each tool's documentation in tests/plugins",
     "plugins/messages/README.md": "tests/plugins/messages/test_messages_documentation.py",
     "backends/scripted/README.md": "tests/backends/scripted",
@@ -51,7 +51,7 @@ BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 NOT_CODE = ("text", "console")
-KNOWN = ("sh", "python", "toml", "json", "ini", "nginx", "yaml", *NOT_CODE)
+KNOWN = ("mermaid", "sh", "python", "toml", "json", "ini", "nginx", "yaml", *NOT_CODE)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.protocols import ServerTool, SessionContext, ToolCall, ToolDefinition, ToolResult
+from gateway.plugins.protocols import (
+    ServerTool,
+    SessionContext,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 from gateway.sdk import ToolServer, hookimpl
 
 FUNCTION = {"type": "function", "name": "mine", "parameters": {"type": "object"}}

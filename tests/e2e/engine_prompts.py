@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.protocols import TokensPrompt
+from gateway.plugins.protocols import TokensPrompt
 from gateway_scripted import ScriptedEngine
 from gateway_testing.server import RunningGateway
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.grammar import fold, parse_sse
 
 KEYS = "\n".join(

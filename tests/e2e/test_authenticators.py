@@ -18,10 +18,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from gateway import hookimpl
+from gateway.access.access import check_access, hash_key
+from gateway.base.errors import ConfigurationError
 from gateway.config import ServerConfig
-from gateway.errors import ConfigurationError
-from gateway.protocols import Credentials, Principal, RequestAuthenticator
-from gateway.runtime.access import check_access, hash_key
+from gateway.plugins.protocols import Credentials, Principal, RequestAuthenticator
 from gateway_testing import RequestAuthenticatorContract
 from gateway_testing.server import RunningGateway, run_gateway
 

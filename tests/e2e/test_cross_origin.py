@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.server import run_gateway
 
 GOOD, EVIL = "https://good.example", "https://evil.example"

@@ -14,7 +14,7 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CodeDetails,
     FileSearchDetails,
     SearchDetails,

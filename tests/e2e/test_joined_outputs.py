@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.protocols import EngineOutput
+from gateway.plugins.protocols import EngineOutput
 from gateway_parsers.kit.machine import Machine
 from gateway_testing.server import RunningGateway, run_gateway
 

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.protocols import Capability, EngineOutput, EngineRequest
+from gateway.plugins.protocols import Capability, EngineOutput, EngineRequest
 from gateway.sdk import hookimpl
 from gateway_scripted import Rule, Scenario, ScriptedEngine
 from gateway_testing.server import RunningGateway, run_gateway

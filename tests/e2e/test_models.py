@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.errors import EngineUnavailable
+from gateway.base.errors import EngineUnavailable
 from gateway_scripted import ScriptedEngine
 from gateway_testing.server import RunningGateway, run_gateway
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from msgspec.structs import force_setattr
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_testing.server import RunningGateway, run_gateway
 
 
@@ -30,7 +30,7 @@ def config(folder: Path, **broken: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def http(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[httpx.Client]:
-    caplog.set_level(logging.ERROR, "gateway.runtime.model_slots")
+    caplog.set_level(logging.ERROR, "gateway.models.model_slots")
     with (
         run_gateway(config(tmp_path, required=False), tmp_path) as running,
         httpx.Client(base_url=running.base_url.removesuffix("/v1"), timeout=60) as client,
@@ -44,7 +44,7 @@ def test_the_others_are_served_and_requests_for_it_are_told(
     lines = [
         each.getMessage()
         for each in caplog.get_records("setup")
-        if each.name == "gateway.runtime.model_slots"
+        if each.name == "gateway.models.model_slots"
     ]
     assert len(lines) == 1
     assert "models.broken: " in lines[0]

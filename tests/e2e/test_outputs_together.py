@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gateway import hookimpl
-from gateway.runtime.services import Run
+from gateway.services import Run
 from gateway.wire.response import Response
 from gateway_testing.grammar import fold, parse_sse
 from gateway_testing.server import RunningGateway, run_gateway

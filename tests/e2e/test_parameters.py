@@ -16,7 +16,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.protocols import Capability
+from gateway.plugins.protocols import Capability
 from gateway.sdk import hookimpl
 from gateway.wire.api_parameters import ApiParameters
 from gateway.wire.parameter_table import CHAT, COMPLETIONS, OTHER_SERVERS, PLUGINS, RESPONSES

@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway import hookimpl
-from gateway.deltas import Delta, TextDelta
-from gateway.hookspecs import OpenPolicy, Register
-from gateway.protocols import Ending, NoConfig, PolicyRefusal, PolicyRequest
+from gateway.base.deltas import Delta, TextDelta
+from gateway.plugins.hookspecs import OpenPolicy, Register
+from gateway.plugins.protocols import Ending, NoConfig, PolicyRefusal, PolicyRequest
 from gateway.sdk.policies import texts_of
 from gateway.wire.content import InputText
 from gateway.wire.items import Message

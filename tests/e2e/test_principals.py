@@ -13,7 +13,7 @@ import pytest
 from openai import OpenAI, RateLimitError
 from websockets.sync.client import connect
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.grammar import parse_sse
 from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until

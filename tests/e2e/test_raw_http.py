@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from gateway.http_server.http_protocol import MAX_HEAD
+from gateway.http.connections.http_protocol import MAX_HEAD
 
 
 @pytest.fixture

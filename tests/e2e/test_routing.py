@@ -15,10 +15,10 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
+from gateway.base.errors import ConfigurationError
 from gateway.config import load_config
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import OpenRouter, Register
-from gateway.protocols import RoutingRequest
+from gateway.plugins.hookspecs import OpenRouter, Register
+from gateway.plugins.protocols import RoutingRequest
 from gateway_testing.grammar import fold, parse_sse
 from gateway_testing.pytest_plugin import StartGateway
 from gateway_testing.server import RunningGateway

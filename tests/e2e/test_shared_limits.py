@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.redis_process import RedisProcess
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until

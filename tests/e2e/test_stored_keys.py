@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.cli import main
-from gateway.errors import ConfigurationError
 from gateway_testing.redis_process import RedisProcess
 from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import load_config
-from gateway.errors import ConfigurationError
-from gateway.protocols import TokensPrompt
+from gateway.plugins.protocols import TokensPrompt
 from gateway_scripted import ScriptedEngine
 from gateway_testing.server import RunningGateway, run_gateway
 

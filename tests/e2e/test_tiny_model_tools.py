@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
-from gateway.hookspecs import OpenTool, Register
+from gateway.plugins.hookspecs import OpenTool, Register
 from gateway.tools.functions import functions
 from gateway_testing.server import RunningGateway, run_gateway
 

@@ -20,10 +20,10 @@ import pytest
 from msgspec.structs import replace
 from websockets.sync.client import unix_connect
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ServerConfig
-from gateway.errors import ConfigurationError
-from gateway.server.event_loop import new_event_loop
-from gateway.server.listening import bound, check_address, listen
+from gateway.process.event_loop import new_event_loop
+from gateway.process.listening import bound, check_address, listen
 from gateway_testing.grammar import fold, parse_sse
 from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
@@ -169,7 +169,7 @@ def test_a_file_of_another_is_not_removed_at_the_end(path: Path) -> None:
 
 
 def test_no_key_is_needed_but_those_there_are_count(path: Path, tmp_path: Path) -> None:
-    from gateway.runtime.access import check_access, hash_key
+    from gateway.access.access import check_access, hash_key
 
     check_access(replace(config_of(path).server, host="0.0.0.0"))
     keys = [{"name": "a", "sha256": hash_key("sk-a")}]

@@ -13,9 +13,9 @@ import pytest
 from openai import OpenAI
 
 from gateway import hookimpl
+from gateway.access.access import hash_key
 from gateway.cli import main
-from gateway.protocols import AnswerUsage
-from gateway.runtime.access import hash_key
+from gateway.plugins.protocols import AnswerUsage
 from gateway_testing.server import RunningGateway, run_gateway
 
 DAY = 86_400

@@ -12,7 +12,7 @@ from openai import OpenAI
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.grammar import fold
 from tests.e2e.conftest import running_requests
 from tests.e2e.responses_socket import ENDS, connected, events, receive, respond, send

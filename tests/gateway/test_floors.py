@@ -14,41 +14,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FLOORS = (
     ("cli", "__main__"),
-    ("server",),
-    ("app",),
-    ("routes", "startup"),
-    ("responses", "chat", "completions", "embeddings", "scoring"),
-    ("loop",),
-    ("assembly",),
-    ("runtime",),
+    ("process",),
+    ("http",),
+    ("startup",),
+    ("answers",),
+    ("generation",),
+    ("items",),
+    ("services",),
+    ("commands",),
+    ("models",),
+    ("access",),
     ("tools",),
-    ("plugins",),
-    ("plugin_checks",),
-    ("hookspecs", "metrics"),
-    ("commands", "hub"),
     ("media",),
-    (
-        "documents",
-        "engine_process",
-        "engines",
-        "files",
-        "net",
-        "stores",
-    ),
-    ("forms", "process_pool", "reasoning_meter", "request_log", "http_server"),
-    (
-        "caches",
-        "light_histograms",
-        "request_stats",
-        "shared_timers",
-        "stall_watch",
-        "task_context",
-        "temporary_files",
-        "temporary_folders",
-    ),
-    ("protocols", "config"),
+    ("engines",),
+    ("storage",),
+    ("observe",),
+    ("plugins",),
+    ("config",),
     ("wire",),
-    ("constraints", "deltas", "errors", "json_schema", "packages", "shares"),
+    ("base",),
 )
 """From the top to the ground. A package imports from lower floors only; `sdk` is imported by plugins alone."""
 FLOOR = {name: floor for floor, names in enumerate(reversed(FLOORS)) for name in names}
@@ -57,9 +41,9 @@ MODULES = sorted((ROOT / "gateway").rglob("*.py"))
 DOCTOR_IMPORTS = frozenset(
     f"gateway.{name}"
     for name in (
-        "chat.tools", "commands.arguments", "config", "config.tables", "hub.fetching", "plugins", "runtime.access", "runtime.stored_keys",
-        "server.listening", "server.logs", "startup.engine_choice", "startup.model_opening", "startup.model_plan",
-        "startup.selection", "startup.settings", "tools.available",
+        "access.access", "access.stored_keys", "answers.chat.tools", "commands.arguments", "config", "config.tables",
+        "models.hub.fetching", "plugins.loading", "process.listening", "process.logs", "startup.engine_choice",
+        "startup.model_opening", "startup.model_plan", "startup.selection", "startup.settings", "tools.available",
     )
 )  # fmt: skip
 """What `gateway_doctor` imports from the core beside the SDK: `gateway doctor` is to find what the start of a server would refuse, so it
@@ -155,11 +139,15 @@ def test_a_package_imports_from_lower_floors_only(name: str) -> None:
     ("planted", "module", "found"),
     [
         ("import gateway", "gateway_x.first", "gateway"),
-        ("import gateway.app", "gateway_x.first", "gateway.app"),
-        ("from gateway import app", "gateway_x.first", "gateway.app"),
-        ("def later():\n    from gateway.app import x", "gateway_x.first", "gateway.app.x"),
-        ("from ..app import x", "gateway.loop.first", "gateway.app.x"),
-        ("from .. import app", "gateway.loop.first", "gateway.app"),
+        ("import gateway.http.app", "gateway_x.first", "gateway.http.app"),
+        ("from gateway import services", "gateway_x.first", "gateway.services"),
+        (
+            "def later():\n    from gateway.http.app import x",
+            "gateway_x.first",
+            "gateway.http.app.x",
+        ),
+        ("from ..services import x", "gateway.generation.first", "gateway.services.x"),
+        ("from .. import services", "gateway.generation.first", "gateway.services"),
     ],
 )
 def test_an_import_of_the_core_is_found_however_it_is_written(
@@ -171,7 +159,7 @@ def test_an_import_of_the_core_is_found_however_it_is_written(
 
 
 def test_the_package_itself_imports_the_hooks_only() -> None:
-    assert set(imports(ROOT / "gateway" / "__init__.py")) == {"gateway.hookspecs.hookimpl"}
+    assert set(imports(ROOT / "gateway" / "__init__.py")) == {"gateway.plugins.hookspecs.hookimpl"}
 
 
 def test_the_sdk_has_no_code_of_its_own() -> None:
@@ -194,7 +182,7 @@ def test_what_the_sdk_imports_is_below_the_running_of_requests() -> None:
         for file in MODULES
         if own_package(file) == "sdk"
         for module in imports(file)
-        if package(module) != "sdk" and FLOOR[package(module)] >= FLOOR["loop"]
+        if package(module) != "sdk" and FLOOR[package(module)] >= FLOOR["generation"]
     ]
 
 
@@ -249,7 +237,7 @@ CORE_MODULES = frozenset(map(module_name, MODULES))
 
 # Modules that are named in strings: programs, functions of helper processes, what is loaded later.
 
-NAMED_ABOVE = {("gateway.engine_process.starting", "gateway.server.engine_main")}
+NAMED_ABOVE = {("gateway.engines.process.starting", "gateway.process.engine_main")}
 """The program of an engine's process, which a server of any floor may start."""
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import Engine, EngineOutput, EngineRequest, NoConfig, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext, OpenEngine, Register
+from gateway.plugins.protocols import Engine, EngineOutput, EngineRequest, NoConfig, TokensPrompt
 from gateway_testing.server import RunningGateway, run_gateway
 
 SAFETENSORS = Path(__file__).parents[1] / "models" / "tiny-qwen3"

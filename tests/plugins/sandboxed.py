@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import ContainersConfig
 from gateway_container.containers import Containers
 from gateway_container.plugin import open_resource

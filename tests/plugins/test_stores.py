@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from gateway.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
-from gateway.responses.appending import add_items
+from gateway.answers.responses.appending import add_items
+from gateway.plugins.protocols import LimitCounters, ResponseStore, UsageCount, UsageCounters
 from gateway.wire.items import Message
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, open_memory

@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.net import http_transport
-from gateway.net.http_transport import MAX_HEAD_BYTES, HttpTransport
-from gateway.net.tls import accept_private_authorities
+from gateway.base.net import http_transport
+from gateway.base.net.http_transport import MAX_HEAD_BYTES, HttpTransport
+from gateway.base.net.tls import accept_private_authorities
 
 pytestmark = pytest.mark.anyio
 INTERIM = b"HTTP/1.1 100 \r\n\r\n"

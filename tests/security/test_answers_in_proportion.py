@@ -18,8 +18,8 @@ import pytest
 
 from benchmarks.null_engine import WORD, NullConfig, NullEngine
 from gateway import hookimpl
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.protocols import (
+from gateway.plugins.hookspecs import EngineContext, OpenEngine, Register
+from gateway.plugins.protocols import (
     Capability,
     EngineOutput,
     EngineRequest,

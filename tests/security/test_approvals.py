@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.free_ports import free_port
 from gateway_testing.redis_process import RedisProcess
 from gateway_testing.server import run_gateway

@@ -15,9 +15,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError
 from gateway.config import load_config
-from gateway.errors import ConfigurationError
-from gateway.runtime.access import hash_key
 from gateway_testing.server import RunningGateway, run_gateway
 
 OWN, EVIL = "https://own.example", "https://evil.example"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import ModelInfo
 from gateway.sdk.engines import Origin
 from gateway_chat_template.calls_as_text import call_writer
 from gateway_chat_template.features import MARKER

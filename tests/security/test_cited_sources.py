@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.deltas import CitationEnded, CitedSource
-from gateway.protocols import ParserContext, Turn
+from gateway.base.deltas import CitationEnded, CitedSource
+from gateway.plugins.protocols import ParserContext, Turn
 from gateway.wire import items
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_parsers.kit.citations import NumberedSources

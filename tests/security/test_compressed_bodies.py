@@ -17,8 +17,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest, PayloadTooLarge
-from gateway.routes.compressed import MAX_PARTS, decompressed
+from gateway.base.errors import InvalidRequest, PayloadTooLarge
+from gateway.http.compressed import MAX_PARTS, decompressed
 from gateway_testing.server import run_gateway
 
 LIMIT = 300_000

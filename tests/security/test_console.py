@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.errors import ConfigurationError, GatewayError, NotFound
-from gateway.hookspecs import hookimpl
-from gateway.protocols import NoConfig, Reply, Route
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError, GatewayError, NotFound
+from gateway.plugins.hookspecs import hookimpl
+from gateway.plugins.protocols import NoConfig, Reply, Route
 from gateway_console.api import KEPT_RUNS, ConsoleApi
 from gateway_console.files import VENDOR, read_files
 from gateway_testing.server import run_gateway

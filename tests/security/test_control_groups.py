@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by, make_groups, why_unusable
 from gateway_container.jail.libc import file_system_type

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.server.descriptors import close_all_on_exec
-from gateway.server.event_loop import new_event_loop
+from gateway.process.descriptors import close_all_on_exec
+from gateway.process.event_loop import new_event_loop
 from gateway_testing.free_ports import free_port
 from tests.waiting import wait_until
 
@@ -406,7 +406,7 @@ def test_the_event_loop_starts_programs_without_inheritable_descriptors(tmp_path
 def test_marking_closes_all_but_the_standard_streams_on_exec() -> None:
     code = """
 import os
-from gateway.server import descriptors
+from gateway.process import descriptors
 for mark in (descriptors.close_all_on_exec, descriptors._mark_one_by_one):
     made = os.dup(0)
     os.set_inheritable(made, True)

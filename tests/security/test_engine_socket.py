@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ModelConfig, PluginsConfig
-from gateway.engine_process.client import ProcessEngine, engine_in_process
-from gateway.engine_process.frames import ENGINE, MAX_FRAME, TOKENIZER, framed
-from gateway.engine_process.starting import EngineProcesses, EngineSpec, HostSettings
+from gateway.engines.process.client import ProcessEngine, engine_in_process
+from gateway.engines.process.frames import ENGINE, MAX_FRAME, TOKENIZER, framed
+from gateway.engines.process.starting import EngineProcesses, EngineSpec, HostSettings
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import httpx2
 import pytest
 
-from gateway.net.guard import AddressRefused, HostGuard, refusal, resolve
-from gateway.protocols import SessionContext
+from gateway.base.net.guard import AddressRefused, HostGuard, refusal, resolve
+from gateway.plugins.protocols import SessionContext
 from gateway.wire.tools import McpTool
 from gateway_browser.config import BrowserConfig, LocalConfig
 from gateway_browser.documents import PageText

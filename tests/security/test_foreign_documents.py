@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from gateway.documents.reader import ReadingFailure
+from gateway.media.documents.reader import ReadingFailure
 from gateway_browser.config import BrowserConfig, LocalConfig
 from gateway_browser.documents import MAX_LINES, PageText, document_of
 from gateway_browser.encodings import CODECS, codec_of

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config.redaction import Redactor
-from gateway.server.logs import RedactingFormatter
+from gateway.process.logs import RedactingFormatter
 
 FORGED = "x\n2026-01-01 00:00:00,000 INFO    gateway.requests: forged\r\n\x1b[2J\x1b]0;owned\x07\u2028\u202ey"
 FORMATTER = RedactingFormatter(Redactor())

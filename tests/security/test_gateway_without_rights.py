@@ -13,7 +13,7 @@ import pytest
 
 PROBE = """
 import asyncio, logging, os, sys
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway.sdk import SessionContext, ToolCall
 from gateway_container.config import ContainersConfig
 from gateway_container.plugin import open_resource

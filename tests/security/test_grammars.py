@@ -13,10 +13,10 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence
+from gateway.base.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence
+from gateway.base.errors import InvalidRequest, RateLimited
+from gateway.base.json_schema import SchemaNode
 from gateway.engines.compiling import Compiler, encoded
-from gateway.errors import InvalidRequest, RateLimited
-from gateway.json_schema import SchemaNode
 from gateway_testing.server import RunningGateway, run_gateway
 
 CONFIG: dict[str, Any] = {
@@ -344,8 +344,8 @@ def test_definitions_that_every_parameter_brings_along_do_not_multiply() -> None
 
 MODULE = """
 from gateway.engines.compiling import compiled
-from gateway.errors import InvalidRequest
-from gateway.json_schema import SchemaNode
+from gateway.base.errors import InvalidRequest
+from gateway.base.json_schema import SchemaNode
 
 
 def spin(text, number=0):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.config.hub_names import parse_name
-from gateway.errors import ConfigurationError
-from gateway.hub import client, transfer
-from gateway.hub.client import Hub, HubAnswerInvalid, check_redirect
-from gateway.hub.fetching import fetch_gguf
+from gateway.models.hub import client, transfer
+from gateway.models.hub.client import Hub, HubAnswerInvalid, check_redirect
+from gateway.models.hub.fetching import fetch_gguf
 from gateway_testing.hub_server import COMMIT, Handler, HubServer
 
 NAME = parse_name("o/m-GGUF")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols import ServerTool, SessionContext, ToolDefinition, ToolServer
+from gateway.plugins.protocols import ServerTool, SessionContext, ToolDefinition, ToolServer
 from gateway.tools.available import AvailableTools
 from gateway.tools.listed_names import qualified
 from gateway.tools.requested import ListedServer, RequestTools

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from gateway.runtime.access import hash_key
-from gateway.server.event_loop import new_event_loop
+from gateway.access.access import hash_key
+from gateway.process.event_loop import new_event_loop
 from gateway_testing.server import RunningGateway, run_gateway
 
 LONG = 60.0

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.net import names
-from gateway.net.guard import resolve
-from gateway.protocols import Principal
-from gateway.runtime.callers import Caller, called_by
+from gateway.access.callers import Caller, called_by
+from gateway.base.net import names
+from gateway.base.net.guard import resolve
+from gateway.plugins.protocols import Principal
 from tests.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.base.errors import InvalidRequest
 from gateway.config import SchemaLimits
-from gateway.errors import InvalidRequest
-from gateway.loop import schema_limits
-from gateway.loop.schema_limits import check_limits
+from gateway.generation import schema_limits
+from gateway.generation.schema_limits import check_limits
 from gateway.sdk import ModelContext, ModelInfo, ToolDefinition, Turn
 from gateway.wire.content import InputText
 from gateway.wire.items import Message

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.field_errors import MAX_ITEMS, MAX_TOOLS
 from gateway.wire.large_bodies import beside, decode_body, pass_over

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.constraints import JsonSchema
+from gateway.base.constraints import JsonSchema
+from gateway.base.errors import Unsupported
 from gateway.engines.compiling import encoded
-from gateway.errors import Unsupported
-from gateway.stores.packing import pack, unpack_item
+from gateway.storage.packing import pack, unpack_item
 from gateway.wire.items import McpListTools
 from gateway_testing.server import run_gateway
 

@@ -16,8 +16,8 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from gateway.access.access import hash_key
 from gateway.config import ApiKey
-from gateway.runtime.access import hash_key
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from gateway.errors import RateLimited
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
+from gateway.base.errors import RateLimited
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 

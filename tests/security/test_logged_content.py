@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import hookimpl
+from gateway.base.deltas import CallArgumentsDelta, CallStarted, TextDelta
 from gateway.config.redaction import Redactor
-from gateway.deltas import CallArgumentsDelta, CallStarted, TextDelta
-from gateway.request_log import LONGEST, ContentPolicy, log_request
-from gateway.request_stats import RequestStats
-from gateway.server.logs import JsonFormatter, RedactingFormatter
+from gateway.observe.request_log import LONGEST, ContentPolicy, log_request
+from gateway.observe.request_stats import RequestStats
+from gateway.process.logs import JsonFormatter, RedactingFormatter
 from gateway_testing.pytest_plugin import StartGateway
 from tests.waiting import wait_until
 

@@ -22,15 +22,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from gateway.base.errors import InvalidRequest
+from gateway.base.net.guard import resolve
 from gateway.config import MediaConfig
-from gateway.errors import InvalidRequest
 from gateway.media import encoded
 from gateway.media.images import read_image
 from gateway.media.reader import MediaReader
 from gateway.media.refused import MediaRefused
 from gateway.media.sounds import read_sound
-from gateway.net.guard import resolve
-from gateway.protocols import Media, MediaSource
+from gateway.plugins.protocols import Media, MediaSource
 from gateway.wire.content import InputImage
 from gateway.wire.items import Message
 from tests.security.hostile_images import (

@@ -24,10 +24,10 @@ from cryptography.fernet import Fernet
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.sync.client import connect
 
+from gateway.access.access import hash_key
 from gateway.config import load_config
 from gateway.config.redaction import Redactor, secrets_of
-from gateway.runtime.access import hash_key
-from gateway.server.logs import RedactingFormatter
+from gateway.process.logs import RedactingFormatter
 from gateway_testing.free_ports import free_port
 from gateway_testing.server import to_toml
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gateway.documents.failures import InvalidFile
-from gateway.documents.office_parts import MAX_BYTES
-from gateway.documents.reader import DocumentReader, ReadingFailure
-from gateway.documents.text import read_text
+from gateway.media.documents.failures import InvalidFile
+from gateway.media.documents.office_parts import MAX_BYTES
+from gateway.media.documents.reader import DocumentReader, ReadingFailure
+from gateway.media.documents.text import read_text
 
 W = "xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'"
 RELATIONS = (
@@ -92,7 +92,7 @@ def test_a_bomb_is_unpacked_up_to_a_limit() -> None:
 
 def test_a_lie_about_sizes_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes that come out are counted, not those that the directory promises; of all parts together."""
-    monkeypatch.setattr("gateway.documents.office_parts.MAX_BYTES", 100_000)
+    monkeypatch.setattr("gateway.media.documents.office_parts.MAX_BYTES", 100_000)
     space = f"<w:footnotes {W}>{' ' * 60_000}</w:footnotes>"
     twice = package(
         {"word/document.xml": space, "word/footnotes.xml": space, "word/endnotes.xml": space}

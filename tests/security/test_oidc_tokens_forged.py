@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway.sdk import AuthenticationError, Credentials
 from gateway_oidc import OidcConfig, open_oidc
 from gateway_oidc.authenticator import OidcAuthenticator

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from gateway.errors import ConfigurationError
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError
 from gateway_redis import RedisConfig, open_redis
 from gateway_testing.redis_process import RedisProcess
 from gateway_testing.server import run_gateway

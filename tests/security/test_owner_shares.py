@@ -13,8 +13,8 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from gateway.protocols import ResponseStore, StoredResponse
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
+from gateway.plugins.protocols import ResponseStore, StoredResponse
 from gateway.wire.content import InputText
 from gateway.wire.items import Message
 from gateway.wire.response import Conversation

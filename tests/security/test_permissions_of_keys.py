@@ -10,8 +10,8 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError
 from gateway_remote.failures import read_error, refusal
 from gateway_testing.server import RunningGateway, run_gateway, to_toml
 

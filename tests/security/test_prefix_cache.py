@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.access.access import Authenticator
 from gateway.config import ApiKey
-from gateway.hookspecs import MakeRenderer, Register, hookimpl
-from gateway.protocols import EngineRequest, RenderedPrompt, TokensPrompt, Turn
-from gateway.runtime.access import Authenticator
+from gateway.plugins.hookspecs import MakeRenderer, Register, hookimpl
+from gateway.plugins.protocols import EngineRequest, RenderedPrompt, TokensPrompt, Turn
 from gateway_testing.server import RunningGateway, run_gateway
 
 KEYS = {"alice": "key of alice", "bob": "key of bob"}

@@ -11,8 +11,8 @@ from urllib.request import HTTPSHandler
 
 import pytest
 
+from gateway.base.net.tls import accept_private_authorities, web_tls_context
 from gateway.commands.api_client import ApiClient
-from gateway.net.tls import accept_private_authorities, web_tls_context
 from gateway_conform.client import HttpClient
 from gateway_redis.config import RedisConfig
 from gateway_redis.connections import TlsConnection

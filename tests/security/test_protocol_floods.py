@@ -15,8 +15,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.http_server.http_protocol import MAX_HEADERS, MAX_SMALL_CHUNKS
-from gateway.http_server.websocket_protocol import FRAMES_AT_ONCE, FRAMES_PER_SECOND
+from gateway.http.connections.http_protocol import MAX_HEADERS, MAX_SMALL_CHUNKS
+from gateway.http.connections.websocket_protocol import FRAMES_AT_ONCE, FRAMES_PER_SECOND
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.canned_connections import Canned, websocket
 from tests.lines import lines_run

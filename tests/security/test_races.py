@@ -20,12 +20,12 @@ import httpx
 import msgspec
 import pytest
 
+from gateway.answers.responses.answer import ResponseAnswer
+from gateway.answers.responses.background import BackgroundRuns
+from gateway.answers.responses.rerun import recreate_run
 from gateway.config import Config, ModelConfig
-from gateway.plugins import load_plugins
-from gateway.protocols import StoredResponse
-from gateway.responses.answer import ResponseAnswer
-from gateway.responses.background import BackgroundRuns
-from gateway.responses.rerun import recreate_run
+from gateway.plugins.loading import load_plugins
+from gateway.plugins.protocols import StoredResponse
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
 from gateway_testing.free_ports import free_port

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.runtime.tool_probes import ToolProbes
+from gateway.tools.probes import ToolProbes
 from gateway_mcp.screening import MAX_VALUES, count_values
 
 LONGEST_SILENCE = 15.0

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import pytest
 
 from gateway.config import DocumentsConfig, MediaConfig
-from gateway.files.database import FilesDatabase
-from gateway.files.form import FileUpload
-from gateway.files.uploaded import FILE_TABLES, UploadedFiles
 from gateway.media.file_parts import DocumentSource
 from gateway.media.file_reader import FileReader
 from gateway.media.refused import MediaRefused
-from gateway.protocols import Media
+from gateway.plugins.protocols import Media
+from gateway.storage.files.database import FilesDatabase
+from gateway.storage.files.form import FileUpload
+from gateway.storage.files.uploaded import FILE_TABLES, UploadedFiles
 from tests.encrypted_pdf import encrypted_pdf
 from tests.pdf_files import CATALOGUE, pdf_of, stream
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.spec import SandboxLimits
 from gateway_container.sandbox.answers import CommandResult

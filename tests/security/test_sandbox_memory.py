@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.cgroup import bounded_by
 from gateway_container.jail.spec import SandboxLimits

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire.scoring import ScoringLimits, decode_rerank_request, decode_score_request
 
 LIMITS = ScoringLimits(max_pairs=4, max_bytes=100)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import StoreUnavailable
-from gateway.files.database import FilesDatabase, ReadTooLong
-from gateway.protocols import Principal
-from gateway.runtime.access import hash_key
-from gateway.runtime.callers import Caller, called_by
-from gateway.shares import ShareExceeded
+from gateway.access.access import hash_key
+from gateway.access.callers import Caller, called_by
+from gateway.base.errors import StoreUnavailable
+from gateway.base.shares import ShareExceeded
+from gateway.plugins.protocols import Principal
+from gateway.storage.files.database import FilesDatabase, ReadTooLong
 from gateway_file_search.words import phrases, words_of_each
 from gateway_testing.server import run_gateway
 from tests.waiting import wait_until

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from mcp.types import CallToolResult, Tool
 
-from gateway.process_pool import ProcessPool
-from gateway.protocols import Principal
-from gateway.runtime.callers import Caller, called_by
-from gateway.shares import Shares
-from gateway.stores.event_batches import BatchEntry, EventBatchWriter
+from gateway.access.callers import Caller, called_by
+from gateway.base.process_pool import ProcessPool
+from gateway.base.shares import Shares
+from gateway.plugins.protocols import Principal
+from gateway.storage.event_batches import BatchEntry, EventBatchWriter
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
@@ -35,9 +35,9 @@ KNOWN = {
     ("gateway/media/concurrently.py", "Semaphore"): _ONE_REQUEST,
     ("gateway/tools/calls.py", "Semaphore"): _ONE_REQUEST,
     ("gateway/media/shares.py", "Semaphore"): "one for each owner",
-    ("gateway/runtime/tool_probes.py", "Semaphore"): _NO_OWNER,
-    ("gateway/files/database.py", "ThreadPoolExecutor"): _NO_OWNER,
-    ("gateway/server/engine_host.py", "Semaphore"): "of server processes, not of requests",
+    ("gateway/tools/probes.py", "Semaphore"): _NO_OWNER,
+    ("gateway/storage/files/database.py", "ThreadPoolExecutor"): _NO_OWNER,
+    ("gateway/process/engine_host.py", "Semaphore"): "of server processes, not of requests",
     ("backends/llamacpp/gateway_llamacpp/pooled.py", "ThreadPoolExecutor"): _LIMITED_BEFORE,
     ("backends/remote/gateway_remote/connecting.py", "Pool"): "of engines",
     ("plugins/testing/gateway_testing/renderer_contract.py", "ThreadPoolExecutor"): "a test",
@@ -174,7 +174,7 @@ def test_what_a_store_does_for_all_is_done_in_the_context_of_none() -> None:
     """A task that lives on when a request has begun it: `create_task(..., context=Context())`, or it is listed above."""
     found = {
         ast.unparse(node.args[0])
-        for folder in ("gateway/stores", *(f"plugins/{each}" for each in STORES))
+        for folder in ("gateway/storage", *(f"plugins/{each}" for each in STORES))
         for path in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.container import Container
 from gateway_container.containers import Containers

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.server.stop_watchdog import EXIT_CODE
-from gateway.server.workers import END_SECONDS
+from gateway.process.stop_watchdog import EXIT_CODE
+from gateway.process.workers import END_SECONDS
 from gateway_testing.free_ports import free_port
 from tests.waiting import wait_until
 

@@ -22,9 +22,9 @@ from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
 from gateway.config import ServerConfig
-from gateway.http_server.connections import Connections
-from gateway.http_server.http_protocol import LimitedHttpProtocol
-from gateway.server.event_loop import new_event_loop
+from gateway.http.connections.connections import Connections
+from gateway.http.connections.http_protocol import LimitedHttpProtocol
+from gateway.process.event_loop import new_event_loop
 from gateway_testing.server import RunningGateway, run_gateway
 from gateway_testing.store_records import message
 from tests.waiting import wait_until

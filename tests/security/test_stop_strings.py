@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.null_engine import NullConfig, NullEngine
 from gateway import hookimpl
-from gateway.assembly.logprobs import LogprobAligner
-from gateway.deltas import TextDelta
+from gateway.base.deltas import TextDelta
 from gateway.engines.stopping import StopAutomaton
 from gateway.engines.tokenizer import HfTokenizer
-from gateway.hookspecs import EngineContext, OpenEngine, Register
-from gateway.loop.text_stops import MAX_STOP_CHARACTERS, RequestStops, TextStops
-from gateway.protocols import EngineOutput, EngineRequest, Sampling, TokenLogprob
+from gateway.generation.text_stops import MAX_STOP_CHARACTERS, RequestStops, TextStops
+from gateway.items.logprobs import LogprobAligner
+from gateway.plugins.hookspecs import EngineContext, OpenEngine, Register
+from gateway.plugins.protocols import EngineOutput, EngineRequest, Sampling, TokenLogprob
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.gguf_header import read_metadata

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreUnavailable
-from gateway.files.database import FilesDatabase
+from gateway.base.errors import StoreUnavailable
+from gateway.storage.files.database import FilesDatabase
 from gateway_testing.store_records import record
 
 pytest.importorskip("gateway_sqlite")

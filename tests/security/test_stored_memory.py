@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import RateLimited
-from gateway.protocols import StoredResponse
-from gateway.responses.background import BackgroundRuns
+from gateway.answers.responses.background import BackgroundRuns
+from gateway.base.errors import RateLimited
+from gateway.plugins.protocols import StoredResponse
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryStore

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.constraints import Const, Constraint, FreeText, Repeat, Sequence, Triggered
+from gateway.base.constraints import Const, Constraint, FreeText, Repeat, Sequence, Triggered
+from gateway.base.errors import InvalidRequest
 from gateway.engines.small import is_small
 from gateway.engines.xgrammar import nodes
-from gateway.errors import InvalidRequest
-from gateway.loop.structural_tags import MAX_FORMATS, structural_tag
-from gateway.loop.tag_fields import MAX_MARKER
+from gateway.generation.structural_tags import MAX_FORMATS, structural_tag
+from gateway.generation.tag_fields import MAX_MARKER
 
 TEXT: dict[str, Any] = {"type": "any_text"}
 

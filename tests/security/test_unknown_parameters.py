@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from gateway.metrics import Metrics
-from gateway.runtime.unknown_parameters import MAX_LOGGED, UnknownParameters, header_of
+from gateway.observe.metrics import Metrics
+from gateway.observe.unknown_parameters import MAX_LOGGED, UnknownParameters, header_of
 from gateway_testing.server import RunningGateway, run_gateway
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError, InvalidRequest, NotFound
-from gateway.files.form import FileUpload
+from gateway.base.errors import GatewayError, InvalidRequest, NotFound
+from gateway.storage.files.form import FileUpload
 from gateway_files import uploads
 from gateway_files.config import FilesConfig
 from gateway_files.files import Files, open_files

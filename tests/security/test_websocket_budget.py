@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from gateway.runtime.access import hash_key
+from gateway.access.access import hash_key
 from gateway_testing.server import RunningGateway, run_gateway
 
 SCENARIO = Path(__file__).parents[1] / "e2e" / "scenario.json"

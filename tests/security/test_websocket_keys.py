@@ -12,8 +12,8 @@ import pytest
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
+from gateway.access.access import hash_key
 from gateway.config import ApiKey
-from gateway.runtime.access import hash_key
 from gateway_testing.server import RunningGateway, run_gateway
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError, EngineUnavailable
 from gateway.config import load_config
-from gateway.errors import ConfigurationError, EngineUnavailable
-from gateway.protocols import Credentials, Principal
-from gateway.runtime.access import hash_key
+from gateway.plugins.protocols import Credentials, Principal
 from gateway.sdk import hookimpl
 from gateway_scripted import Scenario, ScriptedEngine
 from gateway_testing.server import RunningGateway, run_gateway

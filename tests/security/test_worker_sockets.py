@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.engine_process import frames
-from gateway.engine_process.frames import framed
-from gateway.errors import ConfigurationError
-from gateway.runtime.all_workers import Question, all_activity, all_runs, cancel_run
-from gateway.server import worker_sockets
-from gateway.server.worker_sockets import WorkerSockets
+from gateway.base.errors import ConfigurationError
+from gateway.engines.process import frames
+from gateway.engines.process.frames import framed
+from gateway.http.admin.all_workers import Question, all_activity, all_runs, cancel_run
+from gateway.process import worker_sockets
+from gateway.process.worker_sockets import WorkerSockets
 
 pytestmark = [
     pytest.mark.anyio,

@@ -33,9 +33,9 @@ def build(arguments: dict[str, str]) -> Application:
 
     def gateway() -> Any:
         # Runs in each replica. The lifespan of the returned application opens the models there.
-        from gateway.app import create_app
         from gateway.config import load_config
-        from gateway.plugins import load_plugins
+        from gateway.http.app import create_app
+        from gateway.plugins.loading import load_plugins
 
         config = load_config(path, settings)
         return create_app(config, load_plugins(config.plugins))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from gateway.process.logs import set_up_logging
 from gateway.sdk import ConfigurationError
 from gateway.sdk.commands import add_config_argument
-from gateway.server.logs import set_up_logging
 from gateway_doctor.report import report_lines
 from gateway_doctor.self_test import self_test
 

@@ -11,14 +11,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from gateway.chat.tools import check_chat_tools
+from gateway.access.access import check_access
+from gateway.access.stored_keys import check_holds_keys
+from gateway.answers.chat.tools import check_chat_tools
 from gateway.commands.arguments import configuration
 from gateway.config import Config
 from gateway.config.tables import dotted
-from gateway.hub.fetching import look_up
-from gateway.plugins import PluginSet, load_plugins
-from gateway.runtime.access import check_access
-from gateway.runtime.stored_keys import check_holds_keys
+from gateway.models.hub.fetching import look_up
+from gateway.plugins.loading import PluginSet, load_plugins
 from gateway.sdk import CheckableConfig, ConfigurationError, GatewayError
 from gateway.sdk.hub import Hub, hub_name_of
 from gateway.startup.engine_choice import HUB_ENGINES
@@ -195,7 +195,7 @@ async def _store(config: Config, plugins: PluginSet) -> ReportLine:
 def _port(config: Config) -> ReportLine:
     # Imported here because the server imports the whole web framework, which listing and help do
     # not need.
-    from gateway.server.listening import check_address
+    from gateway.process.listening import check_address
 
     server = config.server
     what = f"address {server.host} port {server.port}"

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from gateway.commands.arguments import configuration
-from gateway.plugins import load_plugins
+from gateway.plugins.loading import load_plugins
 from gateway.sdk import ConfigurationError, Engine, GatewayError
 from gateway.startup.model_opening import engine_of
 from gateway.startup.model_plan import ModelPlan, resolve_model

@@ -17,7 +17,7 @@ from gateway.sdk.processes import TemporaryFolder, running_task
 from gateway_files.config import FilesConfig
 from gateway_files.uploads import VERSIONS, Uploads, held
 
-logger = logging.getLogger("gateway.files")
+logger = logging.getLogger("gateway.storage.files")
 
 DATABASE: Final = "files.sqlite3"
 """The name of the database in the folder."""

@@ -5,7 +5,7 @@ Pure and synchronous. The assembler interprets each delta once; the writer turns
 
 Guarantees: block indices are dense and blocks never overlap; each block is closed; thinking ends with its
 signature; the input deltas of a client tool call concatenate to what the model wrote; each call of a server tool
-is followed by exactly one result. Citation marks (`gateway.assembly.citations`) are removed from the text; the
+is followed by exactly one result. Citation marks (`gateway.items.citations`) are removed from the text; the
 block that ends there carries the citation.
 """
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gateway.plugins import load_plugins
+    from gateway.plugins.loading import load_plugins
     from gateway.startup.registry import PluginRegistry
     from gateway_testing.api_contract import ApiContract
     from gateway_testing.authenticator_contract import RequestAuthenticatorContract
@@ -67,7 +67,7 @@ _ORIGINS = {
     "ToolServerContract": "gateway_testing.tool_contract",
     "UsageCountersContract": "gateway_testing.usage_contract",
     "check_plugin": "gateway_testing.plugin_check",
-    "load_plugins": "gateway.plugins",
+    "load_plugins": "gateway.plugins.loading",
 }
 
 

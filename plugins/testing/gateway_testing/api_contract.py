@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import pytest
 from msgspec import Struct
 
-from gateway import errors
-from gateway.errors import GatewayError
-from gateway.hookspecs import hookimpl
-from gateway.protocols import AnswerUsage, Api, Reply, Route
+from gateway.base import errors
+from gateway.base.errors import GatewayError
+from gateway.plugins.hookspecs import hookimpl
+from gateway.plugins.protocols import AnswerUsage, Api, Reply, Route
 from gateway_doctor.checks.loop_watch import loop_stays_free
 from gateway_testing.closing_contract import ClosingContract
 from gateway_testing.on_asyncio import OnAsyncio

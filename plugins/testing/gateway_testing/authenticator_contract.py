@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.errors import AuthenticationError, PermissionDenied
-from gateway.protocols import Credentials, Principal, RequestAuthenticator
+from gateway.base.errors import AuthenticationError, PermissionDenied
+from gateway.plugins.protocols import Credentials, Principal, RequestAuthenticator
 from gateway_doctor.checks.loop_watch import loop_stays_free
 from gateway_testing.closing_contract import ClosingContract
 from gateway_testing.on_asyncio import OnAsyncio

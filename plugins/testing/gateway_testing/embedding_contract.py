@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from gateway.protocols import Engine
+from gateway.plugins.protocols import Engine
 from gateway_doctor.checks import embedding_checks as checks
 from gateway_doctor.checks.engine_probe import Probe
 from gateway_testing.probed_engine import ProbedEngine

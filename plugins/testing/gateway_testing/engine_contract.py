@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.constraints import Constraint
-from gateway.protocols import Capability, Engine, EngineRequest
+from gateway.base.constraints import Constraint
+from gateway.plugins.protocols import Capability, Engine, EngineRequest
 from gateway_doctor.checks import engine_checks as checks
 from gateway_doctor.checks import engine_checks_media as media
 from gateway_doctor.checks import engine_checks_running as running

@@ -1,7 +1,7 @@
 """A hub on the loopback interface, for tests: file lists, files with hashes and ranges, and redirects to another host
 for large files.
 
-It implements the part of the Hugging Face hub's API that `gateway.hub` and `huggingface_hub` use, without Xet.
+It implements the part of the Hugging Face hub's API that `gateway.models.hub` and `huggingface_hub` use, without Xet.
 """
 
 from __future__ import annotations

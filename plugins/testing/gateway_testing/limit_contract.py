@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from gateway.protocols import LimitCounters, LimitState, PrincipalLimits, SettledRequest
+from gateway.plugins.protocols import LimitCounters, LimitState, PrincipalLimits, SettledRequest
 from gateway_testing.on_asyncio import OnAsyncio
 
 

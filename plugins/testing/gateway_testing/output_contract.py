@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CallPiece,
     EngineOutput,
     FinishReason,

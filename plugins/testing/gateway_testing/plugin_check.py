@@ -23,7 +23,7 @@ answer = {"owners": [entry.dist.name for entry in found]}
 if len(found) == 1:
     found[0].load()
     answer["heavy"] = [each for each in heavy if each in sys.modules]
-    from gateway.plugins import load_plugins
+    from gateway.plugins.loading import load_plugins
     plugins = load_plugins(strict=False)
     answer["failures"] = [each.reason for each in plugins.failures if each.plugin.name == name]
     answer["offers"] = [

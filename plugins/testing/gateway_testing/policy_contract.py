@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -20,8 +20,8 @@ from gateway.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from gateway.errors import GatewayError
-from gateway.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest, Turn
+from gateway.base.errors import GatewayError
+from gateway.plugins.protocols import OutputFilter, Policy, PolicyRefusal, PolicyRequest, Turn
 from gateway.wire.common import encode
 from gateway.wire.item_decoding import decode_items
 from gateway_doctor.checks.loop_watch import loop_stays_free, no_waiting

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.protocols import Engine
+from gateway.plugins.protocols import Engine
 from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 from gateway_testing.on_asyncio import OnAsyncio
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -20,7 +20,7 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     EngineOutput,
     FinishReason,
     OutputFormat,
@@ -109,7 +109,7 @@ def blocks(deltas: Iterable[Delta]) -> list[Block]:
 
 
 def check_grammar(deltas: Sequence[Delta], output: str) -> None:
-    """Raise AssertionError if `deltas` violate the grammar of `gateway.deltas`, or if a delta has a wrong position in
+    """Raise AssertionError if `deltas` violate the grammar of `gateway.base.deltas`, or if a delta has a wrong position in
     the output."""
     in_call = False
     cited: bool | None = None

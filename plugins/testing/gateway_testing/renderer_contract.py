@@ -12,9 +12,9 @@ from typing import Any, ClassVar, TypeAlias
 import pytest
 from msgspec import structs
 
-from gateway.errors import InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols import (
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import (
     ModelInfo,
     PromptRenderer,
     RenderedPrompt,

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 from msgspec import structs
 
-from gateway.errors import GatewayError
-from gateway.protocols import ModelLoad, Router, RoutingRequest
+from gateway.base.errors import GatewayError
+from gateway.plugins.protocols import ModelLoad, Router, RoutingRequest
 from gateway_doctor.checks.loop_watch import loop_stays_free
 from gateway_testing.closing_contract import ClosingContract
 from gateway_testing.on_asyncio import OnAsyncio

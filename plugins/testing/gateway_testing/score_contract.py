@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.protocols import Engine
+from gateway.plugins.protocols import Engine
 from gateway_doctor.checks import scoring_checks as checks
 from gateway_doctor.checks.engine_probe import Probe
 from gateway_testing.probed_engine import ProbedEngine

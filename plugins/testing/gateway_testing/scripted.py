@@ -8,9 +8,9 @@ from functools import cache
 from typing import Protocol, runtime_checkable
 
 from gateway.config import PluginsConfig
-from gateway.hookspecs import EngineContext
-from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import Engine, KnowsAddedTokens, Tokenizer
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.loading import PluginSet, load_plugins
+from gateway.plugins.protocols import Engine, KnowsAddedTokens, Tokenizer
 from gateway.startup.registry import PluginRegistry
 
 

@@ -12,12 +12,12 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from gateway.app import app_of
 from gateway.config import Config, load_config
-from gateway.plugins import PluginSet, load_plugins
-from gateway.runtime.services import Services
-from gateway.server.listening import address, bound
-from gateway.server.server import GatewayServer, uvicorn_config
+from gateway.http.app import app_of
+from gateway.plugins.loading import PluginSet, load_plugins
+from gateway.process.listening import address, bound
+from gateway.process.server import GatewayServer, uvicorn_config
+from gateway.services import Services
 from gateway.startup.service_opening import open_services
 
 START_SECONDS = 120.0

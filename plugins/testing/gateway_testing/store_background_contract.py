@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 from msgspec import structs
 
-from gateway.protocols import UNFINISHED, BufferedAppends, ResponseStore, StoredResponse
+from gateway.plugins.protocols import UNFINISHED, BufferedAppends, ResponseStore, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.response import ResponseStatus
 from gateway_testing.store_records import message, record

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.protocols import CompletionPage, ResponseStore, StoredCompletion
+from gateway.plugins.protocols import CompletionPage, ResponseStore, StoredCompletion
 from gateway.wire.chat import AnswerMessage, Choice, CompletionUsage, MessageToolCall
 from gateway.wire.chat_messages import CalledFunction
 from gateway.wire.common import encode

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from gateway.protocols import CallRecord, FileSource, ResponseStore, Source, StoredResponse
+from gateway.plugins.protocols import CallRecord, FileSource, ResponseStore, Source, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.items import Item, SearchAction, WebSearchCall
 from gateway.wire.response import ResponseStatus

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from gateway.errors import ConversationFull
-from gateway.protocols import ConversationBounds, ItemsPresent, ResponseStore
+from gateway.base.errors import ConversationFull
+from gateway.plugins.protocols import ConversationBounds, ItemsPresent, ResponseStore
 from gateway.wire.common import encode
 from gateway.wire.items import Item, Message
 from gateway.wire.response import Conversation

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ResponseStore
+from gateway.plugins.protocols import ResponseStore
 from gateway.wire.response import Conversation
 from gateway_testing.closing_contract import ClosingContract, Reopen
 from gateway_testing.store_records import message, record

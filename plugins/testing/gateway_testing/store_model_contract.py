@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
-from gateway.protocols import UNFINISHED, ResponseStore, StoredResponse
+from gateway.plugins.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.wire.common import encode
 from gateway.wire.items import Item
 from gateway.wire.response import Conversation, ResponseStatus

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from gateway.protocols import CallRecord, ResponseStore, StoredResponse
-from gateway.stores.parts import LARGE
+from gateway.plugins.protocols import CallRecord, ResponseStore, StoredResponse
+from gateway.storage.parts import LARGE
 from gateway.wire.common import encode
 from gateway.wire.content import InputImage, InputText
 from gateway.wire.items import Item, Message

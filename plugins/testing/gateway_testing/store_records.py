@@ -9,7 +9,7 @@ from typing import Literal
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import StoredResponse
+from gateway.plugins.protocols import StoredResponse
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.items import FunctionCall, Item, Message
 from gateway.wire.response import Response, ResponseStatus

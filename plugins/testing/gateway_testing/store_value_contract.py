@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 
-from gateway.protocols import ResponseStore
+from gateway.plugins.protocols import ResponseStore
 
 
 class ValueContract:

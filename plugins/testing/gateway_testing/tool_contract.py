@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from gateway.plugin_checks import tool_server_mistake
-from gateway.protocols import (
+from gateway.plugins.checks import tool_server_mistake
+from gateway.plugins.protocols import (
     CallRecord,
     CodeDetails,
     ContainerFileSource,

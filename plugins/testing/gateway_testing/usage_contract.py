@@ -9,7 +9,13 @@ import uuid
 import pytest
 from msgspec import structs
 
-from gateway.protocols import BUCKETS_KEPT, WIDTH_SECONDS, UsageCount, UsageCounters, UsageWidth
+from gateway.plugins.protocols import (
+    BUCKETS_KEPT,
+    WIDTH_SECONDS,
+    UsageCount,
+    UsageCounters,
+    UsageWidth,
+)
 from gateway_testing.on_asyncio import OnAsyncio
 
 _DAY = int(time.time() // 86_400) - 30

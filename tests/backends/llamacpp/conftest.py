@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec import Struct
 
-from gateway.constraints import Constraint
-from gateway.hookspecs import EngineContext
-from gateway.protocols import (
+from gateway.base.constraints import Constraint
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import (
     EngineOutput,
     EngineRequest,
     FinishReason,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, Sampling, TokensPrompt
+from gateway.base.errors import ConfigurationError, InvalidRequest
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, EngineRequest, Sampling, TokensPrompt
 from gateway_doctor.checks.generating import generate
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.model_files import TINY_MODEL

@@ -9,7 +9,7 @@ import re
 import jsonschema
 import pytest
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     FreeText,
     Grammar,
@@ -21,7 +21,7 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.errors import InvalidRequest, Unsupported
+from gateway.base.errors import InvalidRequest, Unsupported
 from gateway_llamacpp.gbnf.constraints import to_gbnf
 
 pytestmark = pytest.mark.anyio

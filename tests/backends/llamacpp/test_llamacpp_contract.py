@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_testing import EngineContract
 

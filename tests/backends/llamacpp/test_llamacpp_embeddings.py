@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
+from gateway.base.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
 from gateway_doctor.checks.embedding_checks import cosine
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.embedding import LlamaCppEmbedder

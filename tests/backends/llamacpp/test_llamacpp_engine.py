@@ -8,10 +8,10 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.constraints import Const
-from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
+from gateway.base.constraints import Const
+from gateway.base.errors import ConfigurationError, EngineUnavailable, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import ChatPrompt, EngineRequest, Sampling, TokensPrompt
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from tests.waiting import wait_until_async
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols import Sampling
+from gateway.plugins.protocols import Sampling
 from gateway_llamacpp.chunks import Details, Probability
 from gateway_llamacpp.generation import GenerationState
 from gateway_llamacpp.gguf_header import read_metadata

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, Media, PlacedMedia, Sampling, TokensPrompt
+from gateway.base.errors import ConfigurationError, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import (
+    Engine,
+    EngineRequest,
+    Media,
+    PlacedMedia,
+    Sampling,
+    TokensPrompt,
+)
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.model_files import projector_file
 from gateway_testing import EngineContract

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
+from gateway.base.errors import EngineUnavailable, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 from gateway_llamacpp.reranking import LlamaCppReranker
 from gateway_testing import ScoreContract

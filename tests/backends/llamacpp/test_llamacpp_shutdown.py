@@ -9,8 +9,8 @@ import pytest
 
 PROGRAM = """
 import asyncio, os, sys
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 async def read(engine):

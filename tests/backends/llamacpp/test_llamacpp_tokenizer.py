@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gateway.errors import EngineUnavailable, InvalidRequest
+from gateway.base.errors import EngineUnavailable, InvalidRequest
 from gateway_llamacpp import tokenizer as tokenizer_module
 
 pytestmark = pytest.mark.anyio

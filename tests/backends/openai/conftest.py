@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from gateway.deltas import CallArgumentsDelta, ReasoningDelta, RefusalDelta, TextDelta
-from gateway.hookspecs import EngineContext, ModelContext
-from gateway.protocols import EngineOutput, EngineRequest, Turn
+from gateway.base.deltas import CallArgumentsDelta, ReasoningDelta, RefusalDelta, TextDelta
+from gateway.plugins.hookspecs import EngineContext, ModelContext
+from gateway.plugins.protocols import EngineOutput, EngineRequest, Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.renderer import UpstreamRenderer

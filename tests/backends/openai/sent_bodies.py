@@ -8,7 +8,7 @@ from openai.types.chat import CompletionCreateParams
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     Turn,
 )
 

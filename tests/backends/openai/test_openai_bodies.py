@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.constraints import Grammar, OneOf, Regex
-from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.protocols import (
+from gateway.base.constraints import Grammar, OneOf, Regex
+from gateway.base.errors import ConfigurationError, InvalidRequest, Unsupported
+from gateway.plugins.protocols import (
     BeamSearch,
     NamedTool,
     Sampling,

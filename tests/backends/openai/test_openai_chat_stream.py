@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,
@@ -17,8 +17,8 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.errors import EngineUnavailable
-from gateway.protocols import ChatPrompt, EngineRequest, Sampling, ToolDefinition, Turn
+from gateway.base.errors import EngineUnavailable
+from gateway.plugins.protocols import ChatPrompt, EngineRequest, Sampling, ToolDefinition, Turn
 from gateway_openai.chat_stream import ChatBuilder, read_chat
 from gateway_openai.errors import Translator
 

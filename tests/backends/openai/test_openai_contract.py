@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_doctor.checks import engine_checks_running as running
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_openai.config import Api

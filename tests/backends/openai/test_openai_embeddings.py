@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openai import BadRequestError, RateLimitError
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_openai import OpenAIConfig, open_openai
 from gateway_testing import EmbeddingContract
 from gateway_testing.server import RunningGateway, run_gateway

@@ -18,9 +18,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.access.access import hash_key
 from gateway.engines.estimates import TokenEstimate, estimated_prompt
-from gateway.protocols import ChatPrompt, EmbeddingRequest
-from gateway.runtime.access import hash_key
+from gateway.plugins.protocols import ChatPrompt, EmbeddingRequest
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until_async
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, TextDelta
-from gateway.errors import (
+from gateway.base.deltas import CallArgumentsDelta, CallEnded, CallStarted, TextDelta
+from gateway.base.errors import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
@@ -20,7 +20,7 @@ from gateway.errors import (
     PayloadTooLarge,
     RateLimited,
 )
-from gateway.protocols import ToolDefinition, Turn
+from gateway.plugins.protocols import ToolDefinition, Turn
 from gateway.wire.item_decoding import decode_items
 from tests.waiting import wait_until_async
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.deltas import TextDelta
-from gateway.errors import ConfigurationError, EngineUnavailable
-from gateway.protocols import ToolDefinition, Turn
+from gateway.base.deltas import TextDelta
+from gateway.base.errors import ConfigurationError, EngineUnavailable
+from gateway.plugins.protocols import ToolDefinition, Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_openai.listings import Listing, SharedListings
 from gateway_remote.failures import ReplicaFailure

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, ReasoningDelta, TextDelta
-from gateway.errors import EngineUnavailable, InvalidRequest, RateLimited
+from gateway.base.deltas import (
+    CallArgumentsDelta,
+    CallEnded,
+    CallStarted,
+    ReasoningDelta,
+    TextDelta,
+)
+from gateway.base.errors import EngineUnavailable, InvalidRequest, RateLimited
 
 pytestmark = pytest.mark.anyio
 QUICK: dict[str, Any] = {"wait_for_replica": 0.2, "health_path": ""}

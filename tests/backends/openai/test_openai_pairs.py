@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocols import Turn
+from gateway.plugins.protocols import Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_openai.config import OpenAIConfig
 from gateway_openai.history import NO_RESULT

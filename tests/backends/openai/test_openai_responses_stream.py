@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -18,8 +18,8 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.errors import EngineUnavailable, GatewayError, InvalidRequest, RateLimited
-from gateway.protocols import Sampling, ToolDefinition, Turn
+from gateway.base.errors import EngineUnavailable, GatewayError, InvalidRequest, RateLimited
+from gateway.plugins.protocols import Sampling, ToolDefinition, Turn
 
 pytestmark = pytest.mark.anyio
 TURN = Turn(items=[], tools=[ToolDefinition(name="f")])

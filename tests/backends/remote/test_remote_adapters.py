@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.hookspecs import EngineContext
-from gateway.protocols import AdapterLoadingEngine, Engine, EngineRequest, Sampling, TokensPrompt
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import (
+    AdapterLoadingEngine,
+    Engine,
+    EngineRequest,
+    Sampling,
+    TokensPrompt,
+)
 from gateway_doctor.checks.generating import generate
 from gateway_remote import RemoteConfig, open_remote
 

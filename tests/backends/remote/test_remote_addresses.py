@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.server.event_loop import new_event_loop
+from gateway.base.errors import ConfigurationError
+from gateway.process.event_loop import new_event_loop
 from gateway_remote import RemoteConfig
 from gateway_remote.client import ReplicaClient, headers_of, tls_context
 from gateway_remote.discovery import addresses_of_replicas

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 
 pytestmark = pytest.mark.anyio

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import (
+from gateway.base.errors import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
     InvalidRequest,
     RateLimited,
 )
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.connection import ReplicaConnection
 from gateway_remote.stalls import StallMonitor

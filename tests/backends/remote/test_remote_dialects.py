@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import Const, Constraint, Grammar, JsonObject, JsonSchema, OneOf, Regex
-from gateway.constraints import Sequence as InSequence
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.base.constraints import (
+    Const,
+    Constraint,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OneOf,
+    Regex,
+)
+from gateway.base.constraints import Sequence as InSequence
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote.dialects import DIALECTS, Dialect, ServedModelInfo
 from gateway_remote.failures import ReplicaFailure, read_error, refusal
 from gateway_remote.output import OutputBuilder

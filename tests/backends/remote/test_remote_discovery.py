@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.address import address_of
 from gateway_remote.discovery import DnsReplicas, discovery

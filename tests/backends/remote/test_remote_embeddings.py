@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.errors import (
+from gateway.base.errors import (
     EngineError,
     EngineUnavailable,
     InvalidRequest,
     RateLimited,
     Unsupported,
 )
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EmbeddingRequest, Engine, EngineRequest, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.embedding import RemoteEmbedder
 from gateway_testing import EmbeddingContract

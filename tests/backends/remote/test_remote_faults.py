@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import EngineError, EngineUnavailable
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.base.errors import EngineError, EngineUnavailable
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from tests.waiting import wait_until_async
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import Grammar
-from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
+from gateway.base.constraints import Grammar
+from gateway.base.errors import ConfigurationError, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_testing import EngineContract
 

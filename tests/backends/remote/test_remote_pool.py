@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import EngineUnavailable, RateLimited
+from gateway.base.errors import EngineUnavailable, RateLimited
 from gateway_remote.breaker import Breaker
 from gateway_remote.choose import choose, load_cap
 from gateway_remote.failures import retry_after_seconds

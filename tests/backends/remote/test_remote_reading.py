@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import EngineOutput, Sampling
+from gateway.plugins.protocols import EngineOutput, Sampling
 from gateway_remote.output import OutputBuilder, SampledToken
 from gateway_remote.sse import EventSplitter
 from gateway_remote.tokenizer import JsonTokenizer, load_tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.errors import (
+from gateway.base.errors import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
@@ -19,8 +19,8 @@ from gateway.errors import (
     RateLimited,
     Unsupported,
 )
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, EngineRequest, ScoreRequest, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_remote.reranking import RemoteReranker
 from gateway_testing import ScoreContract

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.hookspecs import EngineContext
 from gateway_remote import RemoteConfig, open_remote
 from tests.backends.remote.http_stubs import serve_stub
 from tests.waiting import wait_until_async

@@ -10,8 +10,8 @@ import httpx
 import openai
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_remote import RemoteConfig, open_remote
 from gateway_testing import EngineContract
 from gateway_testing.server import RunningGateway, run_gateway

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.loop.beam_search import Beams
-from gateway.protocols import BeamSearch, Engine, EngineRequest, Sampling, TokensPrompt
+from gateway.generation.beam_search import Beams
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import BeamSearch, Engine, EngineRequest, Sampling, TokensPrompt
 from gateway_remote import RemoteConfig, open_remote
 from gateway_testing import EngineContract
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     FreeText,
     Grammar,
@@ -23,7 +23,7 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.errors import Unsupported
+from gateway.base.errors import Unsupported
 from gateway_scripted.instances import (
     NoInstanceError,
     minimal_instance,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import (
+from gateway.base.errors import (
     ConfigurationError,
     EngineError,
     EngineUnavailable,
     InvalidRequest,
     RateLimited,
 )
-from gateway.protocols import CallPiece, RawPiece, ReasoningPiece, TextPiece
+from gateway.plugins.protocols import CallPiece, RawPiece, ReasoningPiece, TextPiece
 from gateway_scripted import Rule, Scenario, load_scenario, parse_scenario
 from gateway_scripted.scenario import ScriptedPiece
 

@@ -11,8 +11,8 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.hookspecs import EngineContext
 from gateway_scripted import ScriptedConfig, open_scripted
 from gateway_testing import check_plugin
 from gateway_testing.server import RunningGateway, run_gateway

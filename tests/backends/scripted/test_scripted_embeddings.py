@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import EmbeddingRequest
+from gateway.plugins.protocols import EmbeddingRequest
 from gateway_doctor.checks.embedding_checks import cosine
 from gateway_scripted import ScriptedEngine
 from gateway_scripted.made_up_vectors import made_up_vector

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import EngineError, EngineUnavailable, InvalidRequest, RateLimited
-from gateway.protocols import (
+from gateway.base.errors import EngineError, EngineUnavailable, InvalidRequest, RateLimited
+from gateway.plugins.protocols import (
     EngineRequest,
     NamedTool,
     Piece,

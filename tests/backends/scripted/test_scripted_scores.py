@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import EngineUnavailable
-from gateway.protocols import ScoreRequest
+from gateway.base.errors import EngineUnavailable
+from gateway.plugins.protocols import ScoreRequest
 from gateway_scripted import Rule, Scenario, ScriptedEngine
 from gateway_testing import ScoreContract
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, Sampling, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, Sampling, TokensPrompt
 from gateway_trtllm import TrtllmConfig, open_engine
 
 MODEL = Path(__file__).parents[2] / "models" / "tiny-qwen3"

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.hookspecs import EngineContext
 from gateway_trtllm import TrtllmConfig, open_engine
 from gateway_trtllm.config import llm_arguments
 from gateway_trtllm.opening import _check_version
@@ -77,8 +77,8 @@ async def test_a_model_without_a_path_is_one_sentence() -> None:
 def test_without_tensorrt_llm_it_says_what_to_install() -> None:
     code = (
         "import asyncio\n"
-        "from gateway.errors import ConfigurationError\n"
-        "from gateway.hookspecs import EngineContext\n"
+        "from gateway.base.errors import ConfigurationError\n"
+        "from gateway.plugins.hookspecs import EngineContext\n"
         "from gateway_trtllm import TrtllmConfig, open_engine\n"
         "async def main():\n"
         "    async with open_engine(TrtllmConfig(), EngineContext(name='m', path='/m')): pass\n"

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_testing import EngineContract
 from gateway_trtllm import TrtllmConfig, open_engine
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import Const, Constraint, Grammar, JsonSchema, Regex, Sequence
-from gateway.errors import EngineUnavailable, InvalidRequest, Unsupported
-from gateway.protocols import TokensPrompt
+from gateway.base.constraints import Const, Constraint, Grammar, JsonSchema, Regex, Sequence
+from gateway.base.errors import EngineUnavailable, InvalidRequest, Unsupported
+from gateway.plugins.protocols import TokensPrompt
 from gateway_doctor.checks.generating import generate
 from tests.waiting import wait_until_async
 
@@ -268,7 +268,7 @@ async def test_a_request_error_leaves_the_engine_alive(start: Any, ask: Any) -> 
 async def test_closing_the_engine_ends_its_requests_and_its_worker(
     tensorrt_llm: Any, config: Any, ask: Any
 ) -> None:
-    from gateway.hookspecs import EngineContext
+    from gateway.plugins.hookspecs import EngineContext
     from gateway_trtllm import open_engine
 
     model = Path(__file__).parents[2] / "models" / "tiny-qwen3"

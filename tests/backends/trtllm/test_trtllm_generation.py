@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.base.errors import EngineError
 from gateway.engines.tokenizer import HfTokenizer
-from gateway.errors import EngineError
-from gateway.protocols import EngineOutput, Sampling
+from gateway.plugins.protocols import EngineOutput, Sampling
 from gateway_trtllm.generation import TrtllmGeneration
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, Media, PlacedMedia, TokensPrompt
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, Media, PlacedMedia, TokensPrompt
 from gateway_doctor.checks.generating import generate
 from gateway_testing import EngineContract
 from gateway_trtllm import open_engine

@@ -32,7 +32,7 @@ def test_the_stand_in_has_what_is_recorded(tensorrt_llm: Any, check: Any) -> Non
 
 
 def test_every_argument_that_is_handed_on_is_recorded(tensorrt_llm: Any, config: Any) -> None:
-    from gateway.hookspecs import EngineContext
+    from gateway.plugins.hookspecs import EngineContext
     from gateway_trtllm.config import _SAME, llm_arguments
 
     full = config(

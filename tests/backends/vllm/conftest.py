@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine, EngineOutput, EngineRequest, Sampling, TokensPrompt
 from gateway_vllm import VllmConfig, open_engine
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.loop.beam_search import Beams, BeamSearch
-from gateway.protocols import EngineOutput, EngineRequest
+from gateway.base.errors import InvalidRequest
+from gateway.generation.beam_search import Beams, BeamSearch
+from gateway.plugins.protocols import EngineOutput, EngineRequest
 from tests.waiting import wait_until_async
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Sampling
+from gateway.base.errors import ConfigurationError, InvalidRequest
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Sampling
 from gateway_vllm import VllmConfig, gateway_register_engines, open_engine
 from gateway_vllm.config import engine_arguments
 from gateway_vllm.environment import children_without_interrupts, set_defaults

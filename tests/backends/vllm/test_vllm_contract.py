@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.hookspecs import EngineContext
-from gateway.protocols import Engine
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import Engine
 from gateway_testing import EngineContract
 from gateway_vllm import VllmConfig, open_engine
 

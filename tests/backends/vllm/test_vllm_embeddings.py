@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError, EngineError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EmbeddingRequest, EngineRequest, TokensPrompt
+from gateway.base.errors import ConfigurationError, EngineError, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EmbeddingRequest, EngineRequest, TokensPrompt
 from gateway_doctor.checks import embedding_checks as checks
 from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 from gateway_vllm import VllmConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -22,9 +22,9 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.loop.error_params import locate_fault
-from gateway.protocols import EngineRequest, TextFormat, ToolDefinition, Turn
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.generation.error_params import locate_fault
+from gateway.plugins.protocols import EngineRequest, TextFormat, ToolDefinition, Turn
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import ChatPrompt, EngineOutput, EngineRequest
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.protocols import ChatPrompt, EngineOutput, EngineRequest
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
 

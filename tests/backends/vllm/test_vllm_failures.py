@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import EngineError, EngineUnavailable, GatewayError
+from gateway.base.errors import EngineError, EngineUnavailable, GatewayError
 from gateway_vllm.config import VllmConfig
 
 exceptions: Any = pytest.importorskip(

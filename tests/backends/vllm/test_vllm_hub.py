@@ -58,7 +58,7 @@ def test_a_repository_of_safetensors_is_downloaded_and_served(
         )
         text = (tmp_path / "log").read_text()
         assert url is not None, text[-3000:]
-        assert "gateway.hub: downloading o/tiny-qwen3: 100 % of " in text
+        assert "gateway.models.hub: downloading o/tiny-qwen3: 100 % of " in text
         body = json.dumps({"model": "o/tiny-qwen3", "input": "Hello!", "max_output_tokens": 8})
         request = urllib.request.Request(
             f"{url}/v1/responses", body.encode(), {"content-type": "application/json"}

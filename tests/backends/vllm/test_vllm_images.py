@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import EngineRequest, Media, PlacedMedia, Sampling, TokensPrompt
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.protocols import EngineRequest, Media, PlacedMedia, Sampling, TokensPrompt
 
 TOKENS = 16
 """Tokens of one picture."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError, EngineUnavailable
-from gateway.protocols import EngineOutput, EngineRequest
+from gateway.base.errors import ConfigurationError, EngineUnavailable
+from gateway.plugins.protocols import EngineOutput, EngineRequest
 from gateway_vllm import VllmConfig
 
 pytest.importorskip("vllm", reason="vLLM is not installed", exc_type=ImportError)
@@ -130,7 +130,7 @@ def test_a_server_that_is_killed_leaves_no_engine_behind(
 
 SERVER = """
 import asyncio
-from gateway.hookspecs import EngineContext
+from gateway.plugins.hookspecs import EngineContext
 from gateway_vllm import VllmConfig, open_engine
 
 async def main():

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.hookspecs import EngineContext
-from gateway.protocols import EngineRequest, ScoreRequest, TokensPrompt
+from gateway.base.errors import ConfigurationError, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.protocols import EngineRequest, ScoreRequest, TokensPrompt
 from gateway_doctor.checks import scoring_checks as checks
 from gateway_doctor.checks.engine_probe import NotClaimed, Probe
 from gateway_vllm import VllmConfig, open_engine

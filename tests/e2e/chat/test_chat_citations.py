@@ -12,7 +12,7 @@ import pytest
 from openai import OpenAI
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     ContainerFileSource,
     FileSource,
     ServerTool,

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from gateway.constraints import Const, Grammar, JsonSchema, OneOf, Regex, Sequence
-from gateway.protocols import TokensPrompt
+from gateway.base.constraints import Const, Grammar, JsonSchema, OneOf, Regex, Sequence
+from gateway.plugins.protocols import TokensPrompt
 from gateway_scripted import ScriptedEngine
 from gateway_testing.chat_grammar import fold_chunks, parse_chunks
 from gateway_testing.server import RunningGateway

@@ -12,7 +12,7 @@ import pytest
 from openai import NotFoundError, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionDeleted
 
-from gateway.errors import StoreUnavailable
+from gateway.base.errors import StoreUnavailable
 from gateway_testing.chat_grammar import fold_chunks, parse_chunks
 from gateway_testing.pytest_plugin import StartGateway
 from gateway_testing.server import RunningGateway

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import Response
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     ContainerFileSource,
     FileSource,
     ServerTool,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.config.redaction import Redactor
-from gateway.server.logs import JsonFormatter
+from gateway.process.logs import JsonFormatter
 from tests.waiting import wait_until
 
 

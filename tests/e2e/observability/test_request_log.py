@@ -171,7 +171,7 @@ def test_every_line_of_a_request_has_its_id(
     for request_id in ids:
         noted = log.until(1, request_id=request_id, logger="gateway.noisy")
         assert len(noted) == 1
-        [failed] = log.until(1, request_id=request_id, logger="gateway.responses.output")
+        [failed] = log.until(1, request_id=request_id, logger="gateway.answers.responses.output")
         assert "RuntimeError: broken observer" in failed["exception"]
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import ScoreResult
-from gateway.scoring.answer import reranked
+from gateway.answers.scoring.answer import reranked
+from gateway.plugins.protocols import ScoreResult
 from gateway.wire.scoring import RerankRequest
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.full_queue import leave_after_refusals

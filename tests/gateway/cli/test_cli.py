@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from gateway.server.banner import banner
+from gateway.process.banner import banner
 
 SCRIPTED = '[server]\nport = 0\nstore = "none"\n[models.m]\nengine = "scripted"\n'
 
@@ -272,7 +272,7 @@ def test_a_wrong_command_is_answered_by_a_sentence(
 def test_a_wrong_name_is_compared_with_what_is_not_installed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.packages.is_installed", lambda package: False)
+    monkeypatch.setattr("gateway.base.packages.is_installed", lambda package: False)
     write("[plugins]\ndisable = ['browser']\n[tools.brwser]\n")
     code, _, err = run(capsys, "config", "check")
     assert code == 2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.commands.arguments import API, api_url
-from gateway.errors import ConfigurationError
 
 
 @pytest.fixture

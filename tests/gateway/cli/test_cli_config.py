@@ -12,11 +12,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.cli import main
 from gateway.config import load_config
 from gateway.config.sources import SECTIONS
-from gateway.errors import ConfigurationError
-from gateway.plugins import load_plugins
+from gateway.plugins.loading import load_plugins
 from gateway.startup.config_schema import config_schema
 from gateway.startup.selection import select
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.base.errors import ConfigurationError
+from gateway.base.packages import PACKAGES
 from gateway.cli import install, main
-from gateway.errors import ConfigurationError
-from gateway.packages import PACKAGES
 
 
 @pytest.fixture

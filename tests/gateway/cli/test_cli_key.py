@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.access.access import Authenticator
+from gateway.access.sealing import Sealer
 from gateway.cli import main
 from gateway.config import ApiKey
-from gateway.runtime.access import Authenticator
-from gateway.runtime.sealing import Sealer
 
 
 def test_a_made_key_opens_the_door(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from gateway import hookimpl, packages
+from gateway import hookimpl
+from gateway.base import packages
+from gateway.base.errors import ConfigurationError
 from gateway.cli import argument_parser, main, plugin_commands
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import MakeCommand, RegisterCommand, RunCommand
-from gateway.plugin_checks import CORE_COMMANDS
-from gateway.plugins import PluginSet, load_plugins
+from gateway.plugins.checks import CORE_COMMANDS
+from gateway.plugins.hookspecs import MakeCommand, RegisterCommand, RunCommand
+from gateway.plugins.loading import PluginSet, load_plugins
 
 
 def make_greet(parser: argparse.ArgumentParser) -> RunCommand:
@@ -280,7 +281,7 @@ def test_only_the_plugin_that_is_needed_is_imported(arguments: list[str], loaded
 
 def test_loading_plugins_imports_no_command() -> None:
     program = (
-        "import sys; from gateway.plugins import load_plugins; load_plugins()\n"
+        "import sys; from gateway.plugins.loading import load_plugins; load_plugins()\n"
         "print(sorted(each for each in sys.modules if each.endswith('.command')))"
     )
     done = subprocess.run(

@@ -91,7 +91,7 @@ def test_a_running_server_does_not_import_the_kits_for_tests(
     assert process.wait(timeout=300) == 0
     lines = (tmp_path / "log").read_text().splitlines()
     modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-    assert "gateway.responses.answer" in modules
+    assert "gateway.answers.responses.answer" in modules
     kits = [name for name in modules if re.match(r"gateway_testing|pytest|hypothesis", name)]
     assert not kits
 

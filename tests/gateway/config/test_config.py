@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ModelConfig, ServerConfig, load_config, model_name
 from gateway.config.tables import TableError, decode_table, dotted
-from gateway.errors import ConfigurationError
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, ModelConfig, load_config
-from gateway.errors import ConfigurationError
 
 FILE = """
 [server]

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.config.redaction import HIDDEN, Redactor, secrets_of, shown_value, without_credentials
-from gateway.routes.gateway_state import listed_settings
+from gateway.http.admin.state import listed_settings
 
 PLAIN = Redactor()
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.engines.alignment import ScoredToken, TextAligner
-from gateway.protocols import TokenLogprob
+from gateway.plugins.protocols import TokenLogprob
 from gateway_vllm.logprobs import scored_tokens
 
 # A vocabulary of bytes, whole and broken characters, and a special token.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -22,9 +22,9 @@ from gateway.constraints import (
     Sequence,
     Triggered,
 )
+from gateway.base.errors import Unsupported
 from gateway.engines.json_schemas import unenforced_keyword
 from gateway.engines.xgrammar import Enforcement, structured_outputs, unwanted_special_tokens
-from gateway.errors import Unsupported
 
 
 def schema_to_ebnf(schema: Mapping[str, Any], whitespace: int | None) -> str:

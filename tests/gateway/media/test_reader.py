@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import pytest
 from PIL import Image
 
+from gateway.base.errors import NotFound, PayloadTooLarge
 from gateway.config import MediaConfig
-from gateway.errors import NotFound, PayloadTooLarge
-from gateway.files.database import FilesDatabase
-from gateway.files.form import FileUpload
-from gateway.files.uploaded import FILE_TABLES, UploadedFiles
 from gateway.media.reader import MediaReader
 from gateway.media.refused import MediaRefused
-from gateway.protocols import Media, MediaSource
+from gateway.plugins.protocols import Media, MediaSource
+from gateway.storage.files.database import FilesDatabase
+from gateway.storage.files.form import FileUpload
+from gateway.storage.files.uploaded import FILE_TABLES, UploadedFiles
 
 T = TypeVar("T")
 

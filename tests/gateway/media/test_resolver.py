@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest, RateLimited
+from gateway.base.errors import InvalidRequest, RateLimited
 from gateway.media.parts import media_parts
 from gateway.media.refused import MediaRefused
 from gateway.media.resolver import MediaResolver
-from gateway.protocols import Media, MediaKind, MediaSource
-from gateway.protocols.media import media_source
+from gateway.plugins.protocols import Media, MediaKind, MediaSource
+from gateway.plugins.protocols.media import media_source
 from gateway.wire.content import AudioData, InputAudio, InputImage, InputText, OutputText
 from gateway.wire.items import CustomToolCallOutput, FunctionCall, FunctionCallOutput, Item, Message
 

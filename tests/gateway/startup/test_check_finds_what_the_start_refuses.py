@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.base.errors import ConfigurationError
 from gateway.cli import main
 from gateway.config import Config, load_config
-from gateway.errors import ConfigurationError
-from gateway.plugins import load_plugins
-from gateway.server.server import run
+from gateway.plugins.loading import load_plugins
+from gateway.process.server import run
 from gateway.startup.selection import check_configuration
 from gateway.startup.service_opening import open_services
 

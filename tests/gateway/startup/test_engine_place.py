@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.base.errors import ConfigurationError
 from gateway.config import ModelConfig, SchemaLimits
-from gateway.engine_process.messages import QueueLimits
-from gateway.engine_process.starting import EngineProcesses, HostSettings
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import hookimpl
-from gateway.plugins import load_plugins
+from gateway.engines.process.messages import QueueLimits
+from gateway.engines.process.starting import EngineProcesses, HostSettings
+from gateway.plugins.hookspecs import hookimpl
+from gateway.plugins.loading import load_plugins
 from gateway.startup import model_serving
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.model_serving import EngineUse, slot_of

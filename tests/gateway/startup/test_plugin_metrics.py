@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway.startup.plugin_metrics import MAX_SERIES, MetricTable, PluginMetrics
 
 

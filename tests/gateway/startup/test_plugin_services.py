@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from gateway import hookimpl
-from gateway.errors import ConfigurationError, EngineUnavailable, InvalidRequest, RateLimited
-from gateway.protocols import (
+from gateway.base.errors import ConfigurationError, EngineUnavailable, InvalidRequest, RateLimited
+from gateway.plugins.protocols import (
     Embedder,
     GatewayServices,
     NoConfig,

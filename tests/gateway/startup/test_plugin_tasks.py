@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from gateway.errors import RateLimited
+from gateway.base.errors import RateLimited
 from gateway.startup import plugin_tasks
 from gateway.startup.plugin_tasks import PluginTasks
 

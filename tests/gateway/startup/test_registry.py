@@ -14,11 +14,11 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
+from gateway.base.errors import ConfigurationError
 from gateway.config import ModelConfig
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import EngineContext, ModelContext
-from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import ModelInfo
+from gateway.plugins.hookspecs import EngineContext, ModelContext
+from gateway.plugins.loading import PluginSet, load_plugins
+from gateway.plugins.protocols import ModelInfo
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import resolve_model
 from gateway.startup.registry import PluginRegistry
@@ -126,7 +126,7 @@ async def test_each_kind_finds_the_others_of_its_kind() -> None:
 async def test_what_cannot_be_had_stops_the_start_with_who_asked_for_it(
     kind: str, table: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.packages.is_installed", lambda package: False)
+    monkeypatch.setattr("gateway.base.packages.is_installed", lambda package: False)
     with pytest.raises(ConfigurationError) as error:
         await opened(**{kind: "one", "options": {"one": table}})
     assert str(error.value).startswith(f"models.m: the {kind} 'one' asks for another: ")

@@ -14,10 +14,17 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
+from gateway.base.errors import ConfigurationError
 from gateway.config import Config, load_config
-from gateway.engine_process.client import ProcessEngine
-from gateway.errors import ConfigurationError
-from gateway.protocols import NoConfig, ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
+from gateway.engines.process.client import ProcessEngine
+from gateway.plugins.protocols import (
+    NoConfig,
+    ServerTool,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolServer,
+)
 from gateway_testing.server import RunningGateway, run_gateway, to_toml
 from tests.waiting import wait_until_async
 

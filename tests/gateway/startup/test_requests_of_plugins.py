@@ -13,9 +13,11 @@ import openai
 import pytest
 
 from gateway import hookimpl
-from gateway.errors import RateLimited
-from gateway.loop import run_scope
-from gateway.protocols import (
+from gateway.access.callers import current_caller
+from gateway.answers import run_scope
+from gateway.base.errors import RateLimited
+from gateway.observe.request_stats import current_request
+from gateway.plugins.protocols import (
     GatewayServices,
     InternalAnswer,
     NoConfig,
@@ -27,8 +29,6 @@ from gateway.protocols import (
     ToolResult,
     ToolServer,
 )
-from gateway.request_stats import current_request
-from gateway.runtime.callers import current_caller
 from gateway_testing.server import RunningGateway, run_gateway
 from tests.waiting import wait_until
 

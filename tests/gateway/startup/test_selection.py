@@ -13,12 +13,12 @@ import pytest
 from msgspec import Struct
 
 from gateway import hookimpl
+from gateway.base.errors import ConfigurationError, EngineUnavailable
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.errors import ConfigurationError, EngineUnavailable
-from gateway.hookspecs import EngineContext, ModelContext
-from gateway.hub.client import Hub
-from gateway.plugins import PluginSet, load_plugins
-from gateway.protocols import ModelInfo, ModelProfile
+from gateway.models.hub.client import Hub
+from gateway.plugins.hookspecs import EngineContext, ModelContext
+from gateway.plugins.loading import PluginSet, load_plugins
+from gateway.plugins.protocols import ModelInfo, ModelProfile
 from gateway.startup.engine_choice import choose_engine
 from gateway.startup.model_opening import OpenedModel, open_model
 from gateway.startup.model_plan import resolve_model
@@ -210,7 +210,7 @@ def test_an_engine_is_chosen_by_what_the_model_is(
 def test_where_no_engine_fits_a_sentence_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, path: str | None, installed: tuple[str, ...], sentence: str
 ) -> None:
-    monkeypatch.setattr("gateway.packages.is_installed", lambda package: False)
+    monkeypatch.setattr("gateway.base.packages.is_installed", lambda package: False)
     with pytest.raises(ConfigurationError) as caught:
         choose_engine(path, load(Plugin(installed)))
     assert sentence in text(caught)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway import hookimpl
-from gateway.errors import ConfigurationError
-from gateway.plugin_checks import tool_server_mistake
-from gateway.protocols import ServerTool, SessionContext, ToolCall, ToolResult, ToolServer
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.checks import tool_server_mistake
+from gateway.plugins.protocols import ServerTool, SessionContext, ToolCall, ToolResult, ToolServer
 from gateway_testing.pytest_plugin import StartGateway
 
 

@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 from gateway import hookimpl
-from gateway.errors import ConfigurationError
-from gateway.protocols import (
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.protocols import (
     ServerTool,
     ToolCall,
     ToolDefinition,
     ToolResult,
     ToolServer,
 )
-from gateway.runtime.access import hash_key
 from gateway.tools.functions import functions
 from gateway_scripted.engine import ScriptedEngine
 from gateway_testing.grammar import fold, parse_sse

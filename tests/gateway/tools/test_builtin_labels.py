@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError, Unsupported
-from gateway.protocols import ServerTool, SessionContext, ToolDefinition, ToolServer
+from gateway.base.errors import GatewayError, Unsupported
+from gateway.plugins.protocols import ServerTool, SessionContext, ToolDefinition, ToolServer
 from gateway.tools.available import AvailableTools, BoundTool
 from gateway.tools.requested import list_request_tools
 from gateway.tools.toolset import Toolset, build_toolset

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import CallRecord
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.plugins.protocols import CallRecord
 from gateway.tools.call_history import NOT_STORED, CallHistory
 from gateway.wire.item_decoding import decode_items
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CallRecord,
     ServerTool,
     SessionContext,

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from gateway.errors import ConfigurationError
-from gateway.protocols import (
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.protocols import (
     ToolCall,
     ToolResult,
 )

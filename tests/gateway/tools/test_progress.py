@@ -18,8 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import hookimpl
-from gateway.metrics import Metrics
-from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer, Turn
+from gateway.observe.metrics import Metrics
+from gateway.plugins.protocols import (
+    ServerTool,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    ToolServer,
+    Turn,
+)
 from gateway.tools.available import BoundTool
 from gateway.tools.calls import ToolCalls
 from gateway_testing.grammar import fold, parse_sse

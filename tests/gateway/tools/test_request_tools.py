@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.assembly.assembler import ResponseAssembler
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted
-from gateway.errors import InvalidRequest, ParamPath
-from gateway.protocols import (
+from gateway.base.deltas import CallArgumentsDelta, CallEnded, CallStarted
+from gateway.base.errors import InvalidRequest, ParamPath
+from gateway.items.assembler import ResponseAssembler
+from gateway.plugins.protocols import (
     NamedTool,
     ServerTool,
     SessionContext,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CodeDetails,
     ServerTool,
     ToolCall,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire import decoding, json_pieces
 from gateway.wire.decoding import decode_json
 

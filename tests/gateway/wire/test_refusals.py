@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import Unsupported
+from gateway.base.errors import Unsupported
 from gateway.wire.api_parameters import ApiParameters
 from gateway.wire.chat import ChatRequest
 from gateway.wire.completions import CompletionRequest

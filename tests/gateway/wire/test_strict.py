@@ -10,7 +10,7 @@ from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.responses import response_create_params
 
-from gateway.errors import GatewayError
+from gateway.base.errors import GatewayError
 from gateway.wire import strict
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.completions import decode_completion_request

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import response_create_params, response_input_item_param, tool_param
 from typing_extensions import is_typeddict
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire.chat import AnswerMessage, decode_chat_request
 from gateway.wire.chat_messages import unknown_message_member
 from gateway.wire.common import encode

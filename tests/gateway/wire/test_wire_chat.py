@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion as SdkChat
 from openai.types.chat import completion_create_params as chat_params
 from openai.types.completion import Completion as SdkCompletion
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire import chat, completions
 from gateway.wire.chat import ChatRequest, decode_chat_request
 from gateway.wire.chat_messages import (

@@ -19,7 +19,7 @@ from openai.types.responses.response_item import ResponseItem
 from openai.types.responses.responses_server_event import ResponsesServerEvent, ResponseWsError
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire import content, events, items, listing, response, text, tools
 from gateway.wire.common import Tagged, encode, type_of
 from gateway.wire.event_frames import WebSocketError, decode_event, sse_frame, websocket_frame

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 from gateway.wire import content, items, tools
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.common import encode

@@ -12,9 +12,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gateway.files.uploaded import FILE_TABLES
 from gateway.sdk import Delegation
 from gateway.sdk.files import FilesDatabase, UploadedFiles
+from gateway.storage.files.uploaded import FILE_TABLES
 from gateway_batches import batches, lines
 from gateway_batches.calls import LineCalls
 from gateway_batches.config import BatchesConfig

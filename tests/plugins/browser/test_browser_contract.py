@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ToolServer
+from gateway.plugins.protocols import ToolServer
 from gateway_browser.config import BrowserConfig, LocalConfig, SearxngConfig
 from gateway_browser.plugin import open_browser
 from gateway_testing import ToolServerContract

@@ -104,7 +104,7 @@ def test_the_readme_has_each_key_with_its_default() -> None:
 
 def test_the_plugin_is_found_without_what_is_heavy() -> None:
     code = (
-        "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
+        "import sys; from gateway.plugins.loading import load_plugins; p = load_plugins(); "
         "assert any(o.name == 'browser' for o in p.offers('tool')); "
         "print({'lxml', 'gateway_browser.fetching'} & set(sys.modules))"
     )

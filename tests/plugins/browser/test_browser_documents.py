@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import CallRecord, Source
+from gateway.plugins.protocols import CallRecord, Source
 from gateway_browser.documents import PageText, document_of, is_readable, wrapped
 from gateway_browser.domains import DomainFilter, read_domains
 from gateway_browser.errors import PageFailure

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import GatewayError
+from gateway.base.errors import GatewayError
 from gateway_browser.domains import DomainFilter, read_domains
 
 

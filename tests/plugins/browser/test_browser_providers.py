@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.plugins import load_plugins
-from gateway.protocols import (
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.loading import load_plugins
+from gateway.plugins.protocols import (
     SearchDetails,
     SessionContext,
     ToolCall,

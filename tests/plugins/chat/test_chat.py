@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gateway.access.access import hash_key
+from gateway.base.errors import ConfigurationError
 from gateway.cli import main
-from gateway.errors import ConfigurationError
-from gateway.runtime.access import hash_key
 from gateway.sdk import hookimpl
 from gateway.sdk.tools import functions
 from gateway_terminal_chat.images import image_part

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from gateway.hookspecs import ModelContext
-from gateway.protocols import AddedToken, ModelInfo, Tokenizer, ToolDefinition, Turn
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import AddedToken, ModelInfo, Tokenizer, ToolDefinition, Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_scripted.chatml import CHAT_TEMPLATE

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
+from gateway.base.errors import InvalidRequest
 
 USER = {"role": "user", "content": "hi"}
 

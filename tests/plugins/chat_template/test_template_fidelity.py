@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo, NamedTool, TextFormat, ToolDefinition
+from gateway.base.errors import ConfigurationError, InvalidRequest
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import ModelInfo, NamedTool, TextFormat, ToolDefinition
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_parsers import FORMATS, FormatConfig, MarkupFormat, gateway_register_parsers
 

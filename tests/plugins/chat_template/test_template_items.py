@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import ToolDefinition
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.protocols import ToolDefinition
 
 USER = {"role": "user", "content": "hi"}
 

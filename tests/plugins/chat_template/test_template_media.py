@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import Media, MediaSource, TokensPrompt
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.protocols import Media, MediaSource, TokensPrompt
 from gateway_chat_template import ChatTemplateRenderer
 from gateway_chat_template.media_marks import mark_of
 

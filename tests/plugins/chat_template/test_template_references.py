@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from gateway.chat.items import items_of
-from gateway.protocols import ToolDefinition, Turn
+from gateway.answers.chat.items import items_of
+from gateway.plugins.protocols import ToolDefinition, Turn
 from gateway.wire.chat import decode_chat_request
 from gateway_scripted.chatml import CHAT_TEMPLATE
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError, InvalidRequest, Unsupported
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo
+from gateway.base.errors import ConfigurationError, InvalidRequest, Unsupported
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import ModelInfo
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_chat_template.tail import TailFinder
 

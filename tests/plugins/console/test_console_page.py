@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.runtime.access import hash_key
-from gateway.runtime.tool_probes import ToolProbes
+from gateway.access.access import hash_key
+from gateway.tools.probes import ToolProbes
 from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 

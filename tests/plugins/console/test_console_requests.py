@@ -16,7 +16,7 @@ import pytest
 from websockets.sync.client import connect
 
 from gateway import hookimpl
-from gateway.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
+from gateway.plugins.protocols import ServerTool, ToolCall, ToolDefinition, ToolResult, ToolServer
 from gateway_testing.server import run_gateway
 from tests.waiting import wait_until
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.protocols import ToolServer
+from gateway.plugins.protocols import ToolServer
 from gateway.wire.tools import ShellTool
 from gateway_container.config import ContainerConfig
 from gateway_container.plugin import open_shells

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.jail.seccomp import make_filter, refused_syscalls
 from gateway_container.jail.spec import SandboxLimits
@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 PROBE = """
     import asyncio, logging, sys
-    from gateway.errors import ConfigurationError
+    from gateway.base.errors import ConfigurationError
     from gateway.sdk import SessionContext, ToolCall
     from gateway_container.config import ContainerConfig, ContainersConfig
     from gateway_container.plugin import open_resource, open_shells

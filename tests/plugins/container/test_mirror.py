@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.files.contents import content_of
+from gateway.base.errors import ConfigurationError, StoreUnavailable
+from gateway.storage.files.contents import content_of
 from gateway_container.config import MIB, ContainersConfig
 from gateway_container.containers import Containers
 from gateway_container.jail.spec import SandboxLimits

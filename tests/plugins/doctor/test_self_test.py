@@ -11,9 +11,9 @@ import pytest
 
 from gateway import hookimpl
 from gateway.cli import main
-from gateway.hookspecs import EngineContext
-from gateway.plugins import load_plugins
-from gateway.protocols import EngineOutput, EngineRequest, NoConfig
+from gateway.plugins.hookspecs import EngineContext
+from gateway.plugins.loading import load_plugins
+from gateway.plugins.protocols import EngineOutput, EngineRequest, NoConfig
 from gateway_doctor.checks.engine_checks import CHECKS, GuaranteeViolated, NotClaimed, Probe
 from gateway_scripted import ScriptedEngine
 

@@ -12,7 +12,7 @@ from typing import Any
 import openai
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_file_search.database import FILE
 from gateway_testing.server import run_gateway
 from tests.plugins.file_search.filled_stores import filled

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gateway.assembly.citations import CitationReader, FileMark, by_mark
-from gateway.errors import ConfigurationError, InvalidRequest, NotFound
-from gateway.files.form import FileUpload
-from gateway.files.uploaded import UploadedFiles
-from gateway.protocols import FileSearchDetails, SessionContext, ToolCall
+from gateway.base.errors import ConfigurationError, InvalidRequest, NotFound
+from gateway.items.citations import CitationReader, FileMark, by_mark
+from gateway.plugins.protocols import FileSearchDetails, SessionContext, ToolCall
 from gateway.sdk import ChosenPlugins
+from gateway.storage.files.form import FileUpload
+from gateway.storage.files.uploaded import UploadedFiles
 from gateway.wire.tools import FileSearchTool
 from gateway_file_search import gateway_check_configuration, store_files, stores
 from gateway_file_search.config import FileSearchConfig

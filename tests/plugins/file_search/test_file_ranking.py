@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.engines.vectors import normalized
-from gateway.files.database import transaction
+from gateway.storage.files.database import transaction
 from gateway_file_search import vectors
 from gateway_file_search.database import FILE, VectorStoreDatabase
 from gateway_file_search.numbering import span_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.reranking import Reranking
 from gateway_file_search.search import Hit

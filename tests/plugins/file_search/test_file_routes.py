@@ -11,9 +11,9 @@ import pytest
 from litestar.testing import TestClient
 from openai.types import VectorStore
 
-from gateway.app import create_app
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.plugins import load_plugins
+from gateway.http.app import create_app
+from gateway.plugins.loading import load_plugins
 from gateway_file_search import library
 
 TEXT = b"one two three"

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.files.form import FileUpload
-from gateway.protocols import ToolServer
+from gateway.plugins.protocols import ToolServer
+from gateway.storage.files.form import FileUpload
 from gateway.wire.tools import FileSearchTool
 from gateway_file_search import store_files, stores
 from gateway_file_search.config import FileSearchConfig

@@ -70,7 +70,7 @@ def test_the_readme_has_each_key_with_its_default() -> None:
 
 def test_the_plugin_is_found_without_what_is_heavy() -> None:
     code = (
-        "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
+        "import sys; from gateway.plugins.loading import load_plugins; p = load_plugins(); "
         "assert any(o.name == 'file_search' for o in p.offers('tool')); "
         "print({'lxml', 'pypdfium2', 'sqlite3', 'gateway_file_search.library'} & set(sys.modules))"
     )

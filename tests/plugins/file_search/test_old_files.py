@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.files.contents import PART
-from gateway.files.uploaded import FileObject
+from gateway.base.errors import ConfigurationError
+from gateway.storage.files.contents import PART
+from gateway.storage.files.uploaded import FileObject
 from gateway_file_search import database, store_files
 from gateway_file_search.config import FileSearchConfig
 from gateway_file_search.library import VectorStoreLibrary, open_library

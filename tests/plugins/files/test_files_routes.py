@@ -190,7 +190,7 @@ def test_the_readme_has_each_key_with_its_default() -> None:
 
 def test_the_plugin_is_found_without_what_is_heavy() -> None:
     code = (
-        "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
+        "import sys; from gateway.plugins.loading import load_plugins; p = load_plugins(); "
         "assert any(o.name == 'files' for o in p.offers('resource')); "
         "print({'lxml', 'pypdfium2', 'sqlite3', 'gateway_files.files'} & set(sys.modules))"
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.documents.reader import ReadingFailure
-from gateway.errors import ConfigurationError, NotFound
-from gateway.files.form import FileUpload
-from gateway.files.uploaded import uploaded_files
+from gateway.base.errors import ConfigurationError, NotFound
+from gateway.media.documents.reader import ReadingFailure
+from gateway.storage.files.form import FileUpload
+from gateway.storage.files.uploaded import uploaded_files
 from gateway_files.config import FilesConfig
 from gateway_files.files import DATABASE, open_files
 
@@ -60,7 +60,7 @@ async def test_the_text_of_a_file_is_for_its_owner() -> None:
 async def test_they_are_served_while_they_are_open_and_no_temporary_one_is_left(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "gateway.files")
+    caplog.set_level("INFO", "gateway.storage.files")
     async with open_files(FilesConfig()) as files:
         assert uploaded_files() is files
         assert files.is_temporary

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import ModelInfo
 from gateway_harmony.encoding import harmony
 
 
 class GptOssTokenizer:
-    """Satisfies `gateway.protocols.Tokenizer` as an engine that serves gpt-oss does."""
+    """Satisfies `gateway.plugins.protocols.Tokenizer` as an engine that serves gpt-oss does."""
 
     def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
         ids: list[int] = harmony().encode(text, allowed_special="all")

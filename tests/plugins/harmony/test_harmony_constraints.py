@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence, Triggered
-from gateway.errors import InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols import (
+from gateway.base.constraints import Constraint, Grammar, JsonSchema, Regex, Sequence, Triggered
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import (
     CallPiece,
     EngineOutput,
     ModelInfo,

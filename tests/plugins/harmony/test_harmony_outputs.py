@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -20,7 +20,7 @@ from gateway.deltas import (
     MessageStarted,
     TextDelta,
 )
-from gateway.protocols import EngineOutput, FinishReason, ParserContext, ToolDefinition
+from gateway.plugins.protocols import EngineOutput, FinishReason, ParserContext, ToolDefinition
 from gateway.sdk.constraints import custom_schema
 from gateway_harmony import HarmonyFormat
 from gateway_harmony.markers import MARKERS

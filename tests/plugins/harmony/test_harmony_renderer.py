@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError, InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols import (
+from gateway.base.errors import ConfigurationError, InvalidRequest
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import (
     DatedRenderer,
     ModelInfo,
     NamedTool,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import EngineOutput, ParserContext, Tokenizer
+from gateway.plugins.protocols import EngineOutput, ParserContext, Tokenizer
 from gateway_harmony import HarmonyFormat
 from gateway_scripted import ScriptedTokenizer
 from gateway_testing.reading import Block, blocks

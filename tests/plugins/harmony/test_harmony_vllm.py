@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import Unsupported
-from gateway.hookspecs import EngineContext, ModelContext
-from gateway.protocols import (
+from gateway.base.errors import Unsupported
+from gateway.plugins.hookspecs import EngineContext, ModelContext
+from gateway.plugins.protocols import (
     Engine,
     EngineOutput,
     EngineRequest,

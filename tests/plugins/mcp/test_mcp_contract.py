@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import SessionContext, ToolServer
+from gateway.plugins.protocols import SessionContext, ToolServer
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from gateway_mcp.servers import McpServers

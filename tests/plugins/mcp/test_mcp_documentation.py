@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.plugins import load_plugins
+from gateway.plugins.loading import load_plugins
 from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from tests.markdown import blocks
 
@@ -103,7 +103,7 @@ def test_the_plugin_is_found_without_the_sdk() -> None:
     import subprocess
 
     code = (
-        "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
+        "import sys; from gateway.plugins.loading import load_plugins; p = load_plugins(); "
         "assert any(o.name == 'mcp' for o in p.offers('tool')); print('mcp' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

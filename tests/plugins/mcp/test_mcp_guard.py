@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import GatewayError
-from gateway.net.guard import AddressRefused, refusal
-from gateway.net.transports import GuardedTransport, LimitedTransport, TooLarge
+from gateway.base.errors import GatewayError
+from gateway.base.net.guard import AddressRefused, refusal
+from gateway.base.net.transports import GuardedTransport, LimitedTransport, TooLarge
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard
 from gateway_mcp.http import mcp_client

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_testing.chat_grammar import fold_chunks, parse_chunks
 
 COMMAND = [sys.executable, str(Path(__file__).parent / "mcp_example_server.py"), "stdio"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp.types import TextContent, Tool
 
-from gateway.protocols import ServerTool, ToolCall, ToolDefinition
+from gateway.plugins.protocols import ServerTool, ToolCall, ToolDefinition
 from gateway.tools.output import with_notes
 from gateway_mcp.config import McpConfig, McpServerConfig
 from gateway_mcp.connecting import configured_transport

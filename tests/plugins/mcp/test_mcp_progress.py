@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import SessionContext, ToolCall
+from gateway.plugins.protocols import SessionContext, ToolCall
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import McpConfig, McpServerConfig
 from gateway_mcp.servers import McpServers

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.process_pool import ProcessPool
+from gateway.base.process_pool import ProcessPool
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import RemoteServersConfig
 from gateway_mcp.guard import RemoteGuard

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.protocols import SessionContext, ToolCall
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.protocols import SessionContext, ToolCall
 from gateway.wire.tools import McpTool
 from gateway_mcp.config import McpConfig, McpServerConfig, RemoteServersConfig
 from gateway_mcp.configured import ConfiguredServer

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from gateway.protocols import CompletionPage
+from gateway.plugins.protocols import CompletionPage
 from gateway.wire.response import Conversation
 from gateway_memory import MemoryConfig, MemoryStore, open_memory
 from gateway_testing.store_completion_contract import completion

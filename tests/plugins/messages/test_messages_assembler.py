@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -25,8 +25,8 @@ from gateway.deltas import (
     RefusalDelta,
     TextDelta,
 )
-from gateway.errors import EngineError
-from gateway.protocols import FinishReason, Outcome
+from gateway.base.errors import EngineError
+from gateway.plugins.protocols import FinishReason, Outcome
 from gateway.wire.response import InputTokensDetails, OutputTokensDetails
 from gateway.wire.response import Usage as GatewayUsage
 from gateway_messages.answer import Message, Usage
@@ -34,7 +34,7 @@ from gateway_messages.assembler import MessageAssembler
 from gateway_messages.events import MessageEventWriter
 from gateway_messages.message import INVALID_JSON, MessageBodyWriter
 from gateway_messages.signatures import DigestSigner, SealingSigner
-from tests.gateway.assembly.cut_outputs import batched, cut
+from tests.gateway.items.cut_outputs import batched, cut
 from tests.plugins.messages.messages_grammar import GrammarError, fold_events, parse_events
 
 SDK_EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ParamPath, param_text
-from gateway.protocols import GenerationRequest, Turn
+from gateway.base.errors import ParamPath, param_text
+from gateway.plugins.protocols import GenerationRequest, Turn
 from gateway.wire import content, items
 from gateway_messages.blocks import decode_messages
 from gateway_messages.conversation import MessageItems, conversation

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from anthropic import Anthropic
 
-from gateway.errors import InvalidRequest, ServerShuttingDown
-from gateway.protocols import EngineOutput, EngineRequest
+from gateway.base.errors import InvalidRequest, ServerShuttingDown
+from gateway.plugins.protocols import EngineOutput, EngineRequest
 from gateway_scripted import ScriptedEngine
 from gateway_testing.pytest_plugin import StartGateway
 from gateway_testing.server import RunningGateway, run_gateway

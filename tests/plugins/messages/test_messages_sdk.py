@@ -12,7 +12,7 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from pydantic import BaseModel
 
-from gateway.protocols import NamedTool
+from gateway.plugins.protocols import NamedTool
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Message, Reasoning
 from gateway_scripted import ScriptedEngine
 from gateway_testing.server import RunningGateway

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -23,7 +23,7 @@ from gateway.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     AvailableTool,
     FileSource,
     Outcome,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     BlockEnded,
     CallArgumentsDelta,
     CallEnded,
@@ -15,7 +15,7 @@ from gateway.deltas import (
     ReasoningDelta,
     TextDelta,
 )
-from gateway.protocols import EngineOutput, ParserContext, Tail, ToolDefinition
+from gateway.plugins.protocols import EngineOutput, ParserContext, Tail, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_parsers.kit.machine import Machine
 
@@ -58,7 +58,7 @@ class Reading:
 
     @staticmethod
     def fold(deltas: Sequence[Delta]) -> Items:
-        """The items that deltas add up to; asserts that they keep the grammar of `gateway.deltas`."""
+        """The items that deltas add up to; asserts that they keep the grammar of `gateway.base.deltas`."""
         items: Items = []
         apart = True
         in_call = False

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gateway.deltas import TextDelta
-from gateway.protocols import CallPiece, EngineOutput, Piece, ReasoningPiece, TextPiece
+from gateway.base.deltas import TextDelta
+from gateway.plugins.protocols import CallPiece, EngineOutput, Piece, ReasoningPiece, TextPiece
 
 FORMATS = st.sampled_from(["qwen3", "deepseek_r1", "think", "plain"])
 TAILS = st.sampled_from(["text", "reasoning", "unknown"])

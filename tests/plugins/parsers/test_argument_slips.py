@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ParserContext, ToolDefinition
+from gateway.plugins.protocols import ParserContext, ToolDefinition
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.mutations import cuttings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -21,9 +21,9 @@ from gateway.constraints import (
     Repeat,
     Triggered,
 )
-from gateway.constraints import Sequence as InOrder
-from gateway.errors import Unsupported
-from gateway.protocols import CallPiece, NamedTool, TextFormat, ToolDefinition, Turn
+from gateway.base.constraints import Sequence as InOrder
+from gateway.base.errors import Unsupported
+from gateway.plugins.protocols import CallPiece, NamedTool, TextFormat, ToolDefinition, Turn
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
 

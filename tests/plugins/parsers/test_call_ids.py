@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.deltas import CallStarted
-from gateway.loop.writers import unused_call_id
-from gateway.protocols import ParserContext, ToolDefinition
+from gateway.base.deltas import CallStarted
+from gateway.generation.writers import unused_call_id
+from gateway.plugins.protocols import ParserContext, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.reading import feed
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.deltas import CitationEnded, CitationStarted, Delta, TextDelta
-from gateway.protocols import CallRecord, ParserContext, Source, Turn
+from gateway.base.deltas import CitationEnded, CitationStarted, Delta, TextDelta
+from gateway.plugins.protocols import CallRecord, ParserContext, Source, Turn
 from gateway.wire import items
 from gateway_parsers import BY_NAME, MarkupFormat, compose
 from gateway_testing.reading import check_grammar, feed

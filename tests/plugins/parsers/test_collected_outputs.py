@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.protocols import OutputFormat, ParserContext, ToolDefinition
+from gateway.plugins.protocols import OutputFormat, ParserContext, ToolDefinition
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.mutations import cuttings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ParserContext, ToolDefinition
+from gateway.plugins.protocols import ParserContext, ToolDefinition
 from gateway_parsers import BY_NAME, FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
 from gateway_testing.reading import blocks, feed

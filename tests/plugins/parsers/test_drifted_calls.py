@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import ParserContext, Tail, ToolDefinition
+from gateway.plugins.protocols import ParserContext, Tail, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.mutations import cuttings
 from gateway_testing.reading import blocks, check_grammar, feed

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.deltas import TextDelta
-from gateway.protocols import ModelInfo, ParserContext, ToolDefinition
+from gateway.base.deltas import TextDelta
+from gateway.plugins.protocols import ModelInfo, ParserContext, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat, compose
 from gateway_parsers.spec import FormatSpec
 from gateway_testing.reading import blocks, check_grammar, feed

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.constraints import (
+from gateway.base.constraints import (
     Const,
     Constraint,
     FreeText,
@@ -18,9 +18,9 @@ from gateway.constraints import (
     Repeat,
     Triggered,
 )
-from gateway.constraints import Sequence as InOrder
-from gateway.errors import InvalidRequest, Unsupported
-from gateway.protocols import NamedTool, TextFormat, ToolDefinition, Turn
+from gateway.base.constraints import Sequence as InOrder
+from gateway.base.errors import InvalidRequest, Unsupported
+from gateway.plugins.protocols import NamedTool, TextFormat, ToolDefinition, Turn
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 F = ToolDefinition(name="f", parameters=SCHEMA)

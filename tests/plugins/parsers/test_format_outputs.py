@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.deltas import CallStarted
-from gateway.protocols import ParserContext, ToolDefinition
+from gateway.base.deltas import CallStarted
+from gateway.plugins.protocols import ParserContext, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.reading import blocks, check_grammar, feed
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.deltas import CallArgumentsDelta
-from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
+from gateway.base.deltas import CallArgumentsDelta
+from gateway.plugins.protocols import EngineOutput, ParserContext, ToolDefinition
 from gateway.sdk.constraints import custom_schema
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat

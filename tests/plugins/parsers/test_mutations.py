@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CallPiece,
     OutputFormat,
     ParserContext,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from gateway.protocols import OutputFormat, Piece, TextPiece
+from gateway.plugins.protocols import OutputFormat, Piece, TextPiece
 from gateway_parsers import FORMATS, MarkupFormat
 from gateway_parsers.spec import FormatSpec
 from gateway_testing.output_contract import OutputParserContract

@@ -9,9 +9,9 @@ import pytest
 
 import gateway_harmony
 import gateway_parsers
-from gateway.errors import ConfigurationError
-from gateway.hookspecs import ModelContext
-from gateway.protocols import CallPiece, ModelInfo, ReasoningPiece
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import CallPiece, ModelInfo, ReasoningPiece
 from gateway_parsers import (
     BY_NAME,
     FORMATS,

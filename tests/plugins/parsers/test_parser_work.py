@@ -9,8 +9,8 @@ from typing import Any, SupportsIndex
 
 import pytest
 
-from gateway.deltas import TextDelta
-from gateway.protocols import (
+from gateway.base.deltas import TextDelta
+from gateway.plugins.protocols import (
     CallPiece,
     EngineOutput,
     OutputFormat,

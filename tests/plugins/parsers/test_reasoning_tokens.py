@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
+from gateway.plugins.protocols import EngineOutput, ParserContext, ToolDefinition
 
 TOKENS = ["<think>", "\n", "hm", " wéll", "</think>", "\n\n", "Hi", "."]
 INSIDE = 4  # from the line break to the close marker, which begins inside too

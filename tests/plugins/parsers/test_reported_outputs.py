@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import OutputFormat, ParserContext, ToolDefinition
+from gateway.plugins.protocols import OutputFormat, ParserContext, ToolDefinition
 from gateway_harmony import HarmonyFormat
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_testing.reading import blocks, check_grammar, feed

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ConfigurationError
-from gateway.protocols import CallPiece, ModelInfo, ParserContext, ReasoningPiece, TextPiece
+from gateway.base.errors import ConfigurationError
+from gateway.plugins.protocols import CallPiece, ModelInfo, ParserContext, ReasoningPiece, TextPiece
 from gateway_parsers import MarkupFormat
 from gateway_parsers.response_template import ResponseTemplateConfig, spec_of_template
 from gateway_testing.reading import Block, read

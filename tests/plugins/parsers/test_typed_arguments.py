@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols import EngineOutput, ParserContext, ToolDefinition
+from gateway.plugins.protocols import EngineOutput, ParserContext, ToolDefinition
 from gateway_parsers import BY_NAME, MarkupFormat
 from gateway_parsers.kit.nested_tags import NestedTagCalls
 from gateway_parsers.kit.tag_calls import TagCalls

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreUnavailable
+from gateway.base.errors import StoreUnavailable
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_testing.postgres_process import PostgresProcess
 

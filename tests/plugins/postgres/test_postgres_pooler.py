@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_testing.free_ports import free_port
 from gateway_testing.postgres_process import PostgresProcess

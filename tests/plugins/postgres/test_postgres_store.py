@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 from msgspec import structs
 
-from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.protocols import UsageCount, UsageCounters
+from gateway.base.errors import ConfigurationError, StoreUnavailable
+from gateway.plugins.protocols import UsageCount, UsageCounters
 from gateway.wire.response import Conversation
 from gateway_postgres import PostgresConfig, open_postgres
 from gateway_postgres.failures import is_temporary

@@ -14,7 +14,7 @@ import httpx
 import openai
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_testing.grammar import fold, parse_sse
 from gateway_testing.server import RunningGateway
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.protocols import ToolServer
+from gateway.plugins.protocols import ToolServer
 from gateway.wire.tools import CodeInterpreterTool
 from gateway_python.plugin import PythonConfig, open_interpreters
 from gateway_testing import ToolServerContract

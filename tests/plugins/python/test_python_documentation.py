@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_container.config import ContainerConfig, ContainersConfig
 from gateway_python.plugin import PythonConfig
 from tests.markdown import blocks
@@ -118,7 +118,7 @@ def test_the_readmes_have_each_key_with_its_default(
 
 def test_listing_the_plugins_does_not_import_what_runs_them() -> None:
     code = (
-        "import sys; from gateway.plugins import load_plugins; p = load_plugins(); "
+        "import sys; from gateway.plugins.loading import load_plugins; p = load_plugins(); "
         "names = {o.name for o in p.offers('tool')}; assert {'python', 'container'} <= names; "
         "print('gateway_container.sandbox.process' in sys.modules)"
     )

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.protocols import Policy
+from gateway.plugins.protocols import Policy
 from gateway_redact import RedactConfig, open_redact
 from gateway_testing import PolicyContract
 from gateway_testing.closing_contract import Reopen

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.deltas import (
+from gateway.base.deltas import (
     CallArgumentsDelta,
     CallEnded,
     CallStarted,

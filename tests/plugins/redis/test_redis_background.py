@@ -14,14 +14,14 @@ from msgspec import Struct
 import gateway_chat_template
 import gateway_parsers
 from gateway import hookimpl
+from gateway.answers.responses.answer import response_answer
+from gateway.answers.responses.background import BackgroundRuns
+from gateway.answers.responses.plan import make_plan
+from gateway.base.errors import StoreUnavailable
 from gateway.config import Config, ModelConfig, ServerConfig
-from gateway.errors import StoreUnavailable
-from gateway.plugins import load_plugins
-from gateway.protocols import UNFINISHED, NoConfig
-from gateway.responses.answer import response_answer
-from gateway.responses.background import BackgroundRuns
-from gateway.responses.plan import make_plan
-from gateway.runtime.services import Services
+from gateway.plugins.loading import load_plugins
+from gateway.plugins.protocols import UNFINISHED, NoConfig
+from gateway.services import Services
 from gateway.startup.service_opening import open_services
 from gateway.wire.common import encode
 from gateway.wire.ids import new_id

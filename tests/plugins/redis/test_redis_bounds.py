@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.protocols import CompletionPage
+from gateway.plugins.protocols import CompletionPage
 from gateway.wire.response import Conversation
 from gateway_redis import RedisConfig, open_redis
 from gateway_redis.store import RedisStore

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.base.errors import ConfigurationError, StoreUnavailable
 from gateway.sdk.configuration import without_credentials
 from gateway.sdk.stores import through_outage
 from gateway_redis import RedisConfig, open_redis

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.errors import StoreUnavailable
+from gateway.base.errors import StoreUnavailable
 from gateway_redis import RedisConfig, open_redis
 from gateway_testing.store_records import record
 from tests.switched_address import switched_address

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.errors import ConfigurationError, StoreUnavailable
+from gateway.base.errors import ConfigurationError, StoreUnavailable
 from gateway_redis import RedisConfig, open_redis
 from gateway_testing.free_ports import free_port
 

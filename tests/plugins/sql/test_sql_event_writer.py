@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import StoreUnavailable
-from gateway.stores.writes import WriteTokens
+from gateway.base.errors import StoreUnavailable
+from gateway.storage.writes import WriteTokens
 from gateway_sql.event_writer import SqlEventWriter
 
 pytestmark = pytest.mark.anyio

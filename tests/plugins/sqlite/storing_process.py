@@ -10,7 +10,7 @@ import asyncio
 import resource
 import sys
 
-from gateway.errors import StoreUnavailable
+from gateway.base.errors import StoreUnavailable
 from gateway.wire.response import Conversation
 from gateway_sqlite import SqliteConfig, open_sqlite
 from gateway_testing.store_records import message, record

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import ConfigurationError, StoreUnavailable
-from gateway.protocols import StoredResponse, UsageCount, UsageCounters
+from gateway.base.errors import ConfigurationError, StoreUnavailable
+from gateway.plugins.protocols import StoredResponse, UsageCount, UsageCounters
 from gateway_sql import VERSIONS, Operation, Statement
 from gateway_sql.upkeep import Upkeep
 from gateway_sqlite import SqliteConfig, open_sqlite, writer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from gateway.hookspecs import hookimpl
+from gateway.plugins.hookspecs import hookimpl
 from gateway.sdk import (
     AsgiApp,
     Delta,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import strategies as st
 from msgspec import structs
 
-from gateway.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
-from gateway.errors import EngineUnavailable, InvalidRequest
-from gateway.protocols import (
+from gateway.base.deltas import CallArgumentsDelta, CallEnded, CallStarted, Delta, TextDelta
+from gateway.base.errors import EngineUnavailable, InvalidRequest
+from gateway.plugins.protocols import (
     EngineOutput,
     EngineRequest,
     FinishReason,

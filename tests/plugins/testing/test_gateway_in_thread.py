@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import ConfigurationError
+from gateway.base.errors import ConfigurationError
 from gateway_testing.server import run_gateway, to_toml
 
 CONFIG = {

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from gateway.base.deltas import Delta, TextDelta
 from gateway.config import RouteConfig
-from gateway.deltas import Delta, TextDelta
-from gateway.protocols import (
+from gateway.models.routing import Routes
+from gateway.plugins.protocols import (
     Ending,
     OutputFilter,
     Policy,
@@ -21,7 +22,6 @@ from gateway.protocols import (
     PolicyRequest,
     RoutingRequest,
 )
-from gateway.runtime.routing import Routes
 from gateway.sdk.policies import texts_of
 from gateway_testing import PolicyContract, RouterContract
 

@@ -7,9 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.errors import InvalidRequest
-from gateway.hookspecs import ModelContext
-from gateway.protocols import PromptRenderer, RenderedPrompt, TokensPrompt, ToolDefinition, Turn
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import (
+    PromptRenderer,
+    RenderedPrompt,
+    TokensPrompt,
+    ToolDefinition,
+    Turn,
+)
 from gateway.sdk.engines import OriginEncoder
 from gateway.wire.content import InputText, OutputText
 from gateway.wire.items import FunctionCall, FunctionCallOutput, Item, Message

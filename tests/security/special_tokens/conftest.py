@@ -13,8 +13,8 @@ from msgspec import Struct
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from gateway.engines.tokenizer import HfTokenizer
-from gateway.hookspecs import ModelContext
-from gateway.protocols import ModelInfo, Turn
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import ModelInfo, Turn
 from gateway.wire.item_decoding import decode_items
 from gateway_chat_template import ChatTemplateConfig, ChatTemplateRenderer
 from gateway_remote.tokenizer import JsonTokenizer

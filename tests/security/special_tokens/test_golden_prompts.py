@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gateway.errors import InvalidRequest
-from gateway.protocols import ToolDefinition
+from gateway.base.errors import InvalidRequest
+from gateway.plugins.protocols import ToolDefinition
 from gateway_scripted.chatml import CHAT_TEMPLATE
 from gateway_scripted.tokenizer import ScriptedTokenizer
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.hookspecs import ModelContext
-from gateway.protocols import (
+from gateway.plugins.hookspecs import ModelContext
+from gateway.plugins.protocols import (
     ModelInfo,
     NamedTool,
     PromptRenderer,

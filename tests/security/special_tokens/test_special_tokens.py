@@ -11,9 +11,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gateway.base.errors import InvalidRequest
 from gateway.engines.origins import Origin, OriginEncoder
-from gateway.errors import InvalidRequest
-from gateway.protocols import ToolDefinition, Turn
+from gateway.plugins.protocols import ToolDefinition, Turn
 from gateway_chat_template.environment import Template
 from gateway_chat_template.marked_text import (
     AssistantText,

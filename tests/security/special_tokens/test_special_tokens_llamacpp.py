@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from gateway.engines.origins import Origin, OriginEncoder
-from gateway.hookspecs import EngineContext
+from gateway.plugins.hookspecs import EngineContext
 from gateway_llamacpp import LlamaCppConfig, open_llamacpp
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from gateway import hookimpl
-from gateway.hookspecs import EngineContext, OpenEngine, OpenTool, Register
-from gateway.protocols import Engine, EngineOutput, EngineRequest, NoConfig, TokensPrompt
+from gateway.plugins.hookspecs import EngineContext, OpenEngine, OpenTool, Register
+from gateway.plugins.protocols import Engine, EngineOutput, EngineRequest, NoConfig, TokensPrompt
 from gateway.tools.functions import functions
 from gateway_testing.server import RunningGateway, run_gateway
 

@@ -15,7 +15,7 @@ import pytest
 from anthropic import Anthropic
 
 from gateway import hookimpl
-from gateway.protocols import (
+from gateway.plugins.protocols import (
     CallRecord,
     CodeDetails,
     SearchDetails,

@@ -1,0 +1,1 @@
+"""Answers of plugins' APIs, which write their own bytes."""

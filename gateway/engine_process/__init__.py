@@ -1,5 +1,0 @@
-"""Engines in their own processes: starting the processes, and communicating with them over private Unix sockets.
-
-The code of the process is `gateway.server.engine_host`. A frame consists of the length in four bytes, big endian, and a
-MessagePack value of `gateway.engine_process.messages`.
-"""

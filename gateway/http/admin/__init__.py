@@ -1,0 +1,1 @@
+"""Endpoints for administrators: the state of models, queues, keys, runs and tool servers."""

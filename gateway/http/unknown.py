@@ -1,0 +1,25 @@
+"""Telling clients and operators about parameters that have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gateway.http.state import HttpRequest
+from gateway.observe.unknown_parameters import header_of
+from gateway.services import Services
+
+HEADER = b"x-litegate-ignored-parameters"
+ANSWER_HEADERS = "gateway.answer_headers"
+"""The scope key of the list of headers that are added to any answer to the request."""
+
+
+def note_unknown(
+    request: HttpRequest, services: Services, route: str, names: Collection[str]
+) -> None:
+    """Report `names`, if there are any, in the log, in the metrics and in a header of the answer."""
+    if not names:
+        return
+    services.unknown_parameters.report(route, names)
+    shown = header_of(names)
+    if shown:
+        request.scope[ANSWER_HEADERS].append((HEADER, shown))  # type: ignore[literal-required]

@@ -1,0 +1,1 @@
+"""What is observed: metrics, the log of requests, statistics of runs, stalls."""

@@ -1,0 +1,310 @@
+"""Measured values of one request, for the log, metrics and traces: owner, route, model, start of each phase, outcome.
+
+Each time is recorded once. Nothing is done per token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import Final, Literal, Protocol
+
+from msgspec import Struct
+
+from gateway.base.deltas import Delta
+from gateway.plugins.protocols import Span
+from gateway.wire.response import ResponseStatus, Usage
+
+_current: ContextVar[RequestStats | None] = ContextVar("gateway_request", default=None)
+
+clock = time.monotonic
+"""The clock of all recorded times, in seconds. A time of 0.0 means that the phase was not reached."""
+
+MAX_PHASES: Final = 100
+"""Maximum number of phases kept for one run. Later phases are dropped."""
+_LONGEST_NAME: Final = 100
+"""Maximum characters kept of a tool's name, which may come from a client."""
+_numbers = count(1)
+
+
+class Content(Protocol):
+    """The texts of a request, for the log; implemented by `gateway.observe.request_log.RequestContent`."""
+
+    logged: bool
+
+    def read(self, body: bytes) -> None: ...
+
+    def see(self, deltas: Sequence[Delta]) -> None: ...
+
+    def texts(self, *, failed: bool) -> dict[str, str] | None: ...
+
+
+class RunningGeneration(Protocol):
+    """Measured values of a generation in progress."""
+
+    at: float
+    """Time of the first output; 0.0 before it."""
+
+    @property
+    def generated(self) -> int:
+        """Number of tokens generated so far. Computed only when read, so that it costs nothing per token."""
+        ...
+
+
+class Phase(Struct, frozen=True, gc=False):
+    """A part of a run that has ended."""
+
+    kind: Literal["queue", "prompt", "decoding", "tool"]
+    name: str
+    """The name of the tool; "" for other kinds."""
+    began: float
+    ended: float
+
+
+class LiveGeneration(Struct, frozen=True):
+    """A generation that has not ended."""
+
+    began: float
+    run: RunningGeneration
+
+
+class LiveTool(Struct, frozen=True):
+    """A call of a tool that has not ended."""
+
+    began: float
+    name: str
+
+
+def current_request() -> RequestStats | None:
+    """The request for which the current task runs; None outside of requests."""
+    return _current.get()
+
+
+class RunStats:
+    """The measured values of one run: a response, a completion, an embedding or a scoring."""
+
+    __slots__ = (
+        "admitted",
+        "api",
+        "content",
+        "decode_seconds",
+        "decode_tokens",
+        "ended",
+        "engine_request_id",
+        "error_code",
+        "first_token",
+        "generations",
+        "model",
+        "number",
+        "output_tokens",
+        "phases",
+        "prompt_seconds",
+        "queued",
+        "request_id",
+        "response_id",
+        "span",
+        "started",
+        "status",
+        "tools",
+        "turns",
+        "usage",
+    )
+
+    def __init__(self, api: str) -> None:
+        """`api` is the short name of the API, such as `responses` or `chat`. The run belongs to the current request.
+        The first run of a request starts at the request's arrival, later ones start now."""
+        self.api = api
+        self.model = ""
+        """Name of the model; "" until the run has a place in the queue."""
+        self.response_id = ""
+        self.started = clock()
+        self.queued = 0.0
+        """Time at which the run entered the queue."""
+        self.admitted = 0.0
+        """Time at which the run left the queue."""
+        self.first_token = 0.0
+        """Time at which the engine's first output arrived."""
+        self.ended = 0.0
+        self.prompt_seconds = 0.0
+        """Time from the beginning of a generation to its first output, summed over all generations."""
+        self.decode_seconds = 0.0
+        """Time between the first and the last output, summed over all generations."""
+        self.decode_tokens = 0
+        """Number of tokens after the first one, summed over all generations."""
+        self.number = next(_numbers)
+        """Sequence number of the run in this process."""
+        self.output_tokens = 0
+        """Number of tokens of all generations that have ended."""
+        self.turns = 0
+        """Number of generations that have ended."""
+        self.generations: list[LiveGeneration] = []
+        """Generations in progress."""
+        self.tools: list[LiveTool] = []
+        """Tool calls in progress."""
+        self.phases: list[Phase] | None = None
+        """Phases that have ended, at most `MAX_PHASES`; None if phases are not kept."""
+        self.status: ResponseStatus | None = None
+        """The terminal status; None until the run has ended."""
+        self.error_code: str | None = None
+        self.engine_request_id = ""
+        """The engine's id of the last generation. A remote server receives it as `X-Request-Id`."""
+        self.usage: Usage | None = None
+        request = _current.get()
+        self.request_id = "" if request is None else request.id
+        self.content: Content | None = None
+        """The texts of the request, if they are logged."""
+        self.span = None if request is None else request.span
+        """The span of the request, if it is traced."""
+        if request is not None and request.run is None:
+            request.run = self
+            self.started = request.started
+            self.content = request.content
+
+    @property
+    def queue_seconds(self) -> float | None:
+        """Time in the queue; None if the run has not left it."""
+        return self.admitted - self.queued if self.admitted else None
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """Time until the first output; None if there was none."""
+        return self.first_token - self.started if self.first_token else None
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Mean time per output token after the first; None if there was at most one."""
+        return self.decode_seconds / self.decode_tokens if self.decode_tokens else None
+
+    @property
+    def seconds(self) -> float:
+        """Time until the end, or until now."""
+        return (self.ended or clock()) - self.started
+
+    def generates(self, generation: LiveGeneration) -> None:
+        """Record the beginning of a generation."""
+        self.generations.append(generation)
+
+    def generated(self, generation: LiveGeneration, tokens: int) -> None:
+        """Record the end of a generation of `tokens` tokens."""
+        began, first = generation.began, generation.run.at
+        self.generations.remove(generation)
+        self.turns += 1
+        self.output_tokens += tokens
+        if self.phases is not None:
+            now = clock()
+            self._keep(Phase("prompt", "", began, first or now))
+            if first:
+                self._keep(Phase("decoding", "", first, now))
+        if first:
+            self.prompt_seconds += first - began
+            if not self.first_token or first < self.first_token:
+                self.first_token = first
+            if tokens > 1:
+                self.decode_seconds += clock() - first
+                self.decode_tokens += tokens - 1
+
+    @contextmanager
+    def running_tool(self, name: str) -> Iterator[None]:
+        """Record a call of the tool with that name, from entering the context until leaving it."""
+        call = LiveTool(clock(), name[:_LONGEST_NAME])
+        self.tools.append(call)
+        try:
+            yield
+        finally:
+            self.tools.remove(call)
+            self._keep(Phase("tool", call.name, call.began, clock()))
+
+    def _keep(self, phase: Phase) -> None:
+        if self.phases is not None and len(self.phases) < MAX_PHASES:
+            self.phases.append(phase)
+
+
+class RequestStats:
+    """One request of a client: an HTTP request, one `response.create` of a WebSocket, or a background run."""
+
+    __slots__ = (
+        "client",
+        "client_left",
+        "content",
+        "error_code",
+        "id",
+        "method",
+        "owner",
+        "route",
+        "run",
+        "span",
+        "started",
+        "status",
+    )
+
+    def __init__(self, request_id: str, *, method: str = "", route: str = "") -> None:
+        self.id = request_id
+        self.method = method
+        self.route = route
+        """The route's path template. The path itself may contain ids."""
+        self.owner: str | None = None
+        """The name of the principal; None in anonymous mode."""
+        self.started = clock()
+        self.status = 0
+        """The HTTP status; 0 before the answer begins."""
+        self.error_code: str | None = None
+        self.client: str | None = None
+        """The client's address, if it is logged."""
+        self.client_left = False
+        self.content: Content | None = None
+        """The texts of the request, if they are logged."""
+        self.span: Span | None = None
+        """The span of the request, if it is traced."""
+        self.run: RunStats | None = None
+        """The request's first run, if it has one."""
+
+    @property
+    def seconds(self) -> float:
+        """Time since the request's arrival."""
+        return clock() - self.started
+
+    def end_span(self) -> None:
+        """End the request's span, if it is traced."""
+        if self.span is None:
+            return
+        attributes: dict[str, str | int | float | bool | list[str]] = {
+            "gateway.request_id": self.id
+        }
+        name = None
+        if self.method:
+            name = f"{self.method} {self.route}"
+            attributes |= {"http.request.method": self.method, "http.route": self.route}
+        if self.status:
+            attributes["http.response.status_code"] = self.status
+        error = self.error_code
+        if (run := self.run) is not None:
+            attributes["gateway.api"] = run.api
+            if run.response_id:
+                attributes["gen_ai.response.id"] = run.response_id
+            if run.status is not None:
+                attributes["gateway.run.status"] = run.status
+            error = run.error_code or error
+        if self.client_left:
+            attributes["gateway.client_left"] = True
+        self.span.end(attributes, name=name, error=error)
+
+    def enter(self) -> None:
+        """Make this the current request of the calling task and of tasks that it starts from now on."""
+        _current.set(self)
+
+
+def background_request(run: RunStats, request_id: str, owner: str | None) -> RequestStats:
+    """Create the request of a background run, which continues after the client's request has ended.
+
+    It has the id of the client's request if this process received it, otherwise `request_id`.
+    """
+    stats = RequestStats(run.request_id or request_id, route="background")
+    stats.owner, stats.run, stats.content = owner, run, run.content
+    stats.started = run.started
+    if run.span is not None:
+        # The span of the client's request ends with its answer.
+        stats.span = run.span = run.span.child("background")
+    return stats

@@ -1,1 +1,0 @@
-"""The server process: listening, workers, HTTP and WebSocket protocols, logs, shutdown."""
