@@ -143,8 +143,6 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         self.services = services
         self.scope = scope
         self.output: OutputT = output_of(plan, None)
-        self.head_sent = False
-        """Whether the HTTP status was sent. The end of the answer then reports failures."""
         self._output_of = output_of
         self._has_started = False
         """Whether `start` was called for an output."""
@@ -169,7 +167,6 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         return (
             held is not None
             and not held.released
-            and not self.head_sent
             and not self.output.in_background
             and self.scope.error is not None
         )
@@ -234,6 +231,8 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                 self._report(kept=kept)
             if not kept:
                 return None
+            if (held := self._held) is not None and held.released:
+                await held.release()  # the timed release of the start may still be in progress
             output: Output[OutT] = self.output
             return output.join(rest, output.terminal())
 
@@ -295,9 +294,9 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     raise
                 attempts.check(error)
                 scope.attempt_failed(error, output.usage())
-                self._held = HeldSink(sink)  # drops the start of the failed attempt
                 async with attempts:
                     await self._begin_again(error)
+                    self._held = HeldSink(sink)  # drops the start of the failed attempt
                     await self.prepare()
 
     def _released_in_time(

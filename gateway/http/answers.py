@@ -103,6 +103,11 @@ class WhileConnected:
         self._unwatch: Callable[[], object] | None = None
         if self._connection is not None:
             self._unwatch = self._connection.on_disconnect(self._leave)
+            if (
+                self._unwatch is None
+            ):  # it is lost already, which the server may not tell a pipelined request
+                self._leave()
+                return
         if self._unwatch is None:
             self._unwatch = asyncio.create_task(self._listen()).cancel
 

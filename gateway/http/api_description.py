@@ -188,7 +188,7 @@ async def openapi(request: HttpRequest) -> ASGIApp:
     """This description."""
     app = request.app
     if "openapi" not in app.state:
-        keyed = services_of(request).config.server.needs_key
+        keyed = services_of(request).authenticator.needs_key
         # In a thread: generating the description takes longer than a token may be delayed.
         app.state["openapi"] = await asyncio.to_thread(
             lambda: msgspec.json.encode(describe(app, keyed=keyed))

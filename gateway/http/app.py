@@ -43,6 +43,7 @@ from gateway.http.apis import (
 from gateway.http.chat import create_chat_completion
 from gateway.http.client_address import CLIENT_ADDRESS, ClientAddress
 from gateway.http.completions import create_completion
+from gateway.http.connections.client_connection import SCOPE_KEY as CONNECTION_KEY
 from gateway.http.conversations import (
     create_conversation,
     create_items,
@@ -157,6 +158,9 @@ class GatewayApp(Litestar):
         # Answered like a GET. The server keeps the original scope and omits the body.
         if stats.method == "HEAD":
             scope = {**scope, "method": "GET"}
+            scope.pop(
+                CONNECTION_KEY, None
+            )  # the body is not written past the server, which omits it
         scope[REQUEST_ID] = request_id
         stats.enter()
         if self.client_address is not None and INTERNAL_CALLER not in scope:

@@ -164,14 +164,6 @@ class AnswerStream(StreamedAnswer, Generic[OutT]):
     def may_change(self) -> bool:
         return self._answer.may_change
 
-    def keep_alive(self) -> bytes:
-        self._answer.head_sent = True
-        return SSE_COMMENT
-
-    def begin_silent(self) -> None:
-        super().begin_silent()
-        self._answer.head_sent = True
-
     def make(self, body: StreamBody) -> Coroutine[Any, Any, OutT | None]:
         return self._answer.run(self.sink(body))
 

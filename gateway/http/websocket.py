@@ -370,7 +370,8 @@ class _Connection:
         async with self._sending:
             try:
                 await self._socket.send(message)
-            except (OSError, WebSocketDisconnect):
+            # uvicorn raises RuntimeError once the closing handshake has begun.
+            except (OSError, WebSocketDisconnect, RuntimeError):
                 return False
         return True
 

@@ -67,12 +67,12 @@ def _held(values: dict[str, tuple[bytes, float]], name: str, now: float) -> byte
 
 
 def _fits(values: dict[str, tuple[bytes, float]], name: str, value: bytes, now: float) -> bool:
-    if len(values) >= MAX_VALUES:
+    if len(values) >= MAX_VALUES or len(value) > SMALL:
         for each in [each for each, (_, ends) in values.items() if ends <= now]:
             del values[each]
-        if name not in values and len(values) >= MAX_VALUES:
-            return False
+    if name not in values and len(values) >= MAX_VALUES:
+        return False
     if len(value) <= SMALL:
         return True
-    others = sum(len(held) for each, (held, ends) in values.items() if each != name and ends > now)
+    others = sum(len(held) for each, (held, _) in values.items() if each != name)
     return others + len(value) <= MAX_BYTES

@@ -168,13 +168,18 @@ class ResponseOutput(Output[EventList]):
     def start(self) -> EventList:
         if not self.in_background:
             return self.assembler.start("in_progress")
-        if self.follows:  # the opening events were sent before
+        if not self.follows:
+            return self.assembler.start("queued")
+        # The opening events were sent before, the last of them only if the work had begun.
+        if self.storage.has_begun:
             self.assembler.resume(OPENING)
-            return []
-        return self.assembler.start("queued")
+        else:
+            self.assembler.resume(OPENING - 1)
+            self.response.status = "queued"
+        return []
 
     async def begin(self, sink: Sink[EventList]) -> bool:
-        if not self.in_background or self.follows:
+        if not self.in_background or self.storage.has_begun:
             return True
         self._unsent = self.assembler.progress()
         if not await self.storage.begin(self.record()):
@@ -210,10 +215,11 @@ class ResponseOutput(Output[EventList]):
         calls = ToolCalls(
             plan.response.id,
             plan.toolset.bound_tools,
-            turn=first.turn,
+            turn=plan.turn,
             max_calls=plan.max_tool_calls,
             max_parallel=self._services.settings.max_parallel_tool_calls,
             metrics=self._services.metrics,
+            once=partial(self._services.approvals.once, owner=plan.owner),
             sees_images=sees_images(plan.model.engine, plan.model.media_kinds),
         )
         turns = ResponseTurns(self._generator, self.assembler, calls, self._compactor)
@@ -242,6 +248,8 @@ class ResponseOutput(Output[EventList]):
         return self._ended([*opening, *self._unsent, *failed])
 
     def cancel(self) -> EventList:
+        if self.follows and not self.assembler.started:
+            self.start()  # goes on with the numbers of the events that were sent
         return self._ended([*self._unsent, *self.assembler.cancel(self.usage())])
 
     def _ended(self, closing: EventList) -> EventList:

@@ -31,6 +31,8 @@ class ResponseStorage:
         """See `StoredResponse`."""
         self._services = services
         self._scope = scope
+        self.has_begun = False
+        """Whether a queued response is stored as in progress."""
         self._lost = False
         """Whether another process has ended or taken over the response since it was queued."""
         self.count_events: Callable[[], int] = lambda: 0
@@ -74,9 +76,11 @@ class ResponseStorage:
         or taken over the response."""
         store = self._services.store
         if store is None:
+            self.has_begun = True
             return True
-        self._lost = not await store.advance(record, expected={"queued"})
-        return not self._lost
+        self.has_begun = await store.advance(record, expected={"queued"})
+        self._lost = not self.has_begun
+        return self.has_begun
 
     async def end(self, plan: Plan, assembler: ResponseAssembler) -> bool:
         """Store the ended response, before its terminal event is sent. Returns False if another process has ended it

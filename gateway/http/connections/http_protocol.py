@@ -304,6 +304,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         """End the connection with an error. Requests before the refused one are answered first."""
         words = raw_error(status, message)
         wrong = 0 if self._in_head else 1  # a request with a refused body counts as unanswered
+        if wrong and self.pipeline and self.pipeline[0][0] is self.cycle:
+            self.pipeline.popleft()  # it waits for the answers before it, and is not to begin
+            self._unanswered -= 1
+            wrong = 0
         if self._unanswered > wrong:
             self._last_words, self._words_at = words, wrong
         elif self._unanswered and self.cycle.response_started:

@@ -192,6 +192,7 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         """Let uvicorn answer the latest ping. Waits if a frame is incomplete, or if the client is slow to read."""
         if self._ping and not (
             self._payload_left
+            or not self.handshake_complete
             or self._sending.is_paused
             or self.close_sent
             or self.transport.is_closing()
@@ -235,5 +236,8 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
     def _fail(self, code: int, reason: str) -> None:
         self.frames = []
         self._data, self._at = b"", 0
+        if not self.handshake_complete:  # there is no WebSocket yet, whose end could be told
+            self.transport.abort()
+            return
         self.conn.fail(code, reason)
         self.handle_parser_exception()
