@@ -92,12 +92,13 @@ def append(
     ttl: float,
     *,
     all_new: bool,
-) -> Operation[bool | Collection[str]]:
+) -> Operation[bool | Collection[str] | ConversationFull]:
     """Append items, by key. Items that the conversation already contains are left out. Returns True, or False if there
     is no such conversation.
 
-    If `all_new` is set and some items are already there, appends nothing, and returns their keys. Raises
-    `ConversationFull`.
+    If `all_new` is set and some items are already there, appends nothing, and returns their keys. If the conversation
+    would exceed `bounds`, appends nothing, and returns the error: if it were raised, the other operations of the
+    transaction would be run again.
     """
     rows = yield Statement(
         "SELECT num, number, bytes, next FROM conversations WHERE id = $1 AND owner = $2 AND used > $3 FOR UPDATE",
@@ -124,7 +125,7 @@ def append(
         and new
         and (number + len(new) > bounds.items or size + added > bounds.bytes)
     ):
-        raise ConversationFull.beyond(bounds.items, bounds.bytes)
+        return ConversationFull.beyond(bounds.items, bounds.bytes)
     if new:
         yield Statement(
             "INSERT INTO conversation_items (conversation, position, item, data) VALUES ($1, $2, $3, $4)",

@@ -14,6 +14,7 @@ from gateway.sdk import (
     CallRecord,
     CompletionPage,
     ConversationBounds,
+    ConversationFull,
     ItemPage,
     ItemsPresent,
     LimitState,
@@ -295,6 +296,8 @@ class SqlStore:
                 conversation_id, packed, owner, bounds, self._database.now(), self._ttl, all_new=new
             )
         )
+        if isinstance(done, ConversationFull):
+            raise done
         if not isinstance(done, bool):
             raise ItemsPresent([each for each in first if key(each) in done])
         self._upkeep.stored(sum(whole_size(*each) for each in packed.values()), 0)

@@ -45,11 +45,12 @@ class SqliteDatabase:
         self.peers: Peers | None = None
 
     async def close(self) -> None:
-        """Wait for running operations, and close all connections."""
-        await self._writer.close()
-        await asyncio.to_thread(self._readers.shutdown)
-        for connection in self._opened:
-            connection.close()
+        """Wait for running operations, and close all connections. If it is cancelled while operations run, they are
+        completed, and the connections are closed nevertheless."""
+        try:
+            await self._writer.close()
+        finally:
+            await asyncio.to_thread(self._close_readers)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
         async with self._reads.turn():
@@ -94,6 +95,11 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise unavailable("read", error) from error
+
+    def _close_readers(self) -> None:
+        self._readers.shutdown()
+        for connection in self._opened:
+            connection.close()
 
     def _connect(self, *, read_only: bool) -> sqlite3.Connection:
         return connect(

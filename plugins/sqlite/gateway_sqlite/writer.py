@@ -118,6 +118,7 @@ class SqliteWriter:
         self._gathered: list[_Write] = []
         self._gathering = False
         """Whether operations are gathered, or a transaction runs."""
+        self._closed = False
         self._last_size = 1
         """Number of operations in the last batch. If it is 1, the next operation is handed over without waiting for
         others."""
@@ -132,10 +133,14 @@ class SqliteWriter:
         self._thread.start()
 
     async def write(self, operation: Callable[[], Operation[T]]) -> T:
-        """Run an operation. Returns its result once it is committed."""
+        """Run an operation. Returns its result once it is committed. Raises `StoreUnavailable` if the writer is closed
+        before the operation has a place in the queue."""
         owner = self._writes.take_free()
         if owner is None:
             owner = await self._wait_for_place()
+        if self._closed:
+            self._writes.leave(owner)
+            raise StoreUnavailable("The store is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
         self._gathered.append(_Write(operation, future, owner))
         if not self._gathering:
@@ -147,7 +152,9 @@ class SqliteWriter:
         return await future
 
     async def close(self) -> None:
-        """Run all gathered operations, and close the connection. `write` must not be called any more."""
+        """Run all operations that have a place in the queue, and close the connection. Those that wait for a place are
+        rejected, as are all later ones."""
+        self._closed = True
         while self._gathered:
             self._hand_over()
         self._batches.put(None)
@@ -238,6 +245,9 @@ class SqliteWriter:
             )
         except sqlite3.Error as error:
             logger.debug("free pages could not be given back: %s", error)
+        except Exception:
+            logger.exception("free pages could not be given back")
+            self._close()
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -270,14 +280,18 @@ def _run_each(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
 
 
 def _insert(connection: sqlite3.Connection, jobs: Sequence[_Job]) -> bool:
-    """Store new responses by a few statements for all of them. Returns False if one is stored already or cannot be
-    stored."""
+    """Store responses, by a few statements for all of them if all are new. Returns False if one cannot be stored."""
     [[last]] = connection.execute(_LAST_RESPONSE)
     puts = [job.operation for job in jobs if isinstance(job.operation, Put)]
     together = _Job(lambda: insert_all(puts, last))
+    if not together.run(connection):
+        # One may be stored already. SQLite has undone only the statement that failed.
+        connection.execute("DELETE FROM items WHERE response > ?", (last,))
+        connection.execute("DELETE FROM responses WHERE num > ?", (last,))
+        return _run_each(connection, jobs)
     for job in jobs:
         job.result = True
-    return together.run(connection)
+    return True
 
 
 def _run_apart(connection: sqlite3.Connection, batch: Sequence[_Job]) -> None:
