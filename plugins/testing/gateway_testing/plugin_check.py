@@ -23,6 +23,7 @@ answer = {"owners": [entry.dist.name for entry in found]}
 if len(found) == 1:
     found[0].load()
     answer["heavy"] = [each for each in heavy if each in sys.modules]
+    from gateway.plugins import hookspecs
     from gateway.plugins.loading import load_plugins
     plugins = load_plugins(strict=False)
     answer["failures"] = [each.reason for each in plugins.failures if each.plugin.name == name]
@@ -31,8 +32,10 @@ if len(found) == 1:
     ]
     answer["hooks"] = [
         hook
-        for hook in ("gateway_model_profile", "gateway_response_finished", "gateway_chat_finished")
-        if any(each.plugin_name == name for each in getattr(plugins.hook, hook).get_hookimpls())
+        for hook, function in vars(hookspecs).items()
+        if hasattr(function, f"{hookspecs.PROJECT}_spec")
+        and not hook.startswith("gateway_register_")
+        and any(each.plugin_name == name for each in getattr(plugins.hook, hook).get_hookimpls())
     ]
 print(json.dumps(answer))
 """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
 import pytest
 
+from gateway.plugins import hookspecs
 from gateway_testing import check_plugin
 
 GOOD = """
@@ -45,6 +47,26 @@ def test_a_good_plugin_is_reported(install) -> None:  # type: ignore[no-untyped-
     assert report.distribution == "third_fine"
     assert report.offers == ["parser fine-format"]
     assert report.hooks == ["gateway_response_finished"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "parameters"),
+    [
+        (hook, ", ".join(inspect.signature(function).parameters))
+        for hook, function in vars(hookspecs).items()
+        if hasattr(function, f"{hookspecs.PROJECT}_spec")
+        and not hook.startswith("gateway_register_")
+    ],
+)
+def test_a_plugin_may_have_one_hook_and_no_offers(  # type: ignore[no-untyped-def]
+    install, hook: str, parameters: str
+) -> None:
+    install(
+        "one",
+        f"from gateway import hookimpl\n\n@hookimpl\ndef {hook}({parameters}):\n    pass\n",
+    )
+    report = check_plugin("one")
+    assert (report.offers, report.hooks) == ([], [hook])
 
 
 @pytest.mark.parametrize(
