@@ -77,6 +77,7 @@ class _Run:
 
     def __init__(self, stored: StoredResponse) -> None:
         self.response = stored.response
+        self.output: Any = self
         self.plan: Any = self
         self.settings: Any = self
         self.scope: Any = self
@@ -97,7 +98,7 @@ async def test_background_requests_at_once_do_not_pass_their_owners_limit(
     background = BackgroundRuns(MemoryStore(), lease_seconds=60, max_bytes=2 * SIZE)
 
     def begin(run: Any) -> None:
-        background._running[run.response.id] = SimpleNamespace(run=run)  # type: ignore[assignment]
+        background._running[run.output.response.id] = SimpleNamespace(run=run)  # type: ignore[assignment]
 
     monkeypatch.setattr(background, "_begin", begin)
     runs: list[Any] = [
