@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -31,7 +30,6 @@ from gateway.plugins.protocols import StoredResponse
 from gateway.services import Services
 from gateway.tools.calls import ToolCalls
 from gateway.tools.roles import with_unknown
-from gateway.wire.events import Event
 from gateway.wire.ids import new_id
 from gateway.wire.response import Response, Usage
 
@@ -241,16 +239,17 @@ class ResponseOutput(Output[EventList]):
             self.handed_over = True
             self.status = "cancelled"
             return []
-        opening: Sequence[Event] = ()
-        if not self.assembler.started:  # the response failed before the model was called
-            opening = self.start()
+        opening = self._opening()
         failed = self.assembler.fail(failure_code(error), error.message, self.usage())
         return self._ended([*opening, *self._unsent, *failed])
 
     def cancel(self) -> EventList:
-        if self.follows and not self.assembler.started:
-            self.start()  # goes on with the numbers of the events that were sent
-        return self._ended([*self._unsent, *self.assembler.cancel(self.usage())])
+        opening = self._opening()
+        return self._ended([*opening, *self._unsent, *self.assembler.cancel(self.usage())])
+
+    def _opening(self) -> EventList:
+        """Return the events that come before the end of a response that ends before `start` was called."""
+        return [] if self.assembler.started else self.start()
 
     def _ended(self, closing: EventList) -> EventList:
         response = self.plan.response

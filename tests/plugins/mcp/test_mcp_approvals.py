@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,27 @@ def test_approving_twice_runs_once(client: Client) -> None:
     assert [item["type"] for item in second["output"]] == ["mcp_call", "message"]
     third = client.ask(input=[approval], previous_response_id=second["id"])
     assert "mcp_call" not in [item["type"] for item in third["output"]]
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_an_approved_call_is_run_once_however_often_it_is_approved(
+    client: Client, store: bool
+) -> None:
+    """The later requests continue the first response, so they do not show that the call was run."""
+    first = client.ask(input="count for me", store=store)
+    approval = answer_to(first["output"][-1], approve=True)
+    body: dict[str, Any] = {"input": [approval], "previous_response_id": first["id"]}
+    if not store:
+        history = [{"role": "user", "content": "count for me"}, *first["output"], approval]
+        body = {"input": history, "store": False}
+    with ThreadPoolExecutor(3) as pool:
+        together = [pool.submit(client.ask, **body) for _ in range(3)]
+        responses = [each.result() for each in together]
+    responses.append(client.ask(**body))
+    calls = [response["output"][0] for response in responses]
+    assert {call["type"] for call in calls} == {"mcp_call"}
+    assert {call["status"] for call in calls} == {"completed"}
+    assert len({call["output"] for call in calls}) == 1, "the counter was at one number"
 
 
 def test_yes_and_no_is_no(client: Client) -> None:
