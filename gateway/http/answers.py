@@ -103,11 +103,9 @@ class WhileConnected:
         self._unwatch: Callable[[], object] | None = None
         if self._connection is not None:
             self._unwatch = self._connection.on_disconnect(self._leave)
-            if (
-                self._unwatch is None
-            ):  # it is lost already, which the server may not tell a pipelined request
-                self._leave()
-                return
+            if self._unwatch is None:
+                # It is lost already. The server may not tell a pipelined request.
+                self._unwatch = asyncio.get_running_loop().call_soon(self._leave).cancel
         if self._unwatch is None:
             self._unwatch = asyncio.create_task(self._listen()).cancel
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from gateway.http.connections.http_protocol import MAX_HEAD
+from gateway_testing.grammar import fold, parse_sse
 
 
 @pytest.fixture
@@ -143,3 +144,25 @@ def test_head_is_get_without_the_body(server: Any, http: httpx.Client) -> None:
         for name in ("content-type", "content-length", "allow"):
             assert head.headers.get(name) == full.headers.get(name)
         assert head.headers["x-request-id"]
+
+
+def test_head_on_a_stream_sends_no_body(server: Any, http: httpx.Client) -> None:
+    """The connection goes on: the next bytes are the answer to the next request."""
+    body = {"model": "scripted", "input": "hello", "background": True, "stream": True}
+    stored = fold(parse_sse(http.post("/v1/responses", json=body).content))["id"]
+    path = f"/v1/responses/{stored}"
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as sock:
+        file = sock.makefile("rb")
+        for _ in range(2):
+            sock.sendall(f"HEAD {path}?stream=true HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert file.readline() == b"HTTP/1.1 200 OK\r\n"
+            headers = dict(iter(lambda: file.readline().strip().partition(b": ")[::2], (b"", b"")))
+            assert headers[b"content-type"].startswith(b"text/event-stream")
+            assert headers.get(b"connection") != b"close"
+        sock.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        )
+        head, _, content = file.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert json.loads(content)["id"] == stored

@@ -109,6 +109,11 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(raw_error(status, message))
         self.transport.close()
 
+    def start_keepalive(self) -> None:
+        """Called when the handshake has been accepted. A ping may have arrived before."""
+        super().start_keepalive()
+        self._answer_ping()
+
     async def run_asgi(self) -> None:
         app = self.app
 
@@ -212,6 +217,13 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
                 return
         super().send_receive_event_to_app()
 
+    def handle_parser_exception(self) -> None:
+        """Close the connection. Before the handshake is accepted there is no WebSocket, so no code is sent."""
+        if self.handshake_complete:
+            super().handle_parser_exception()
+        else:
+            self.transport.abort()
+
     # Limits
 
     def _is_within_limits(self, frame: Frame) -> bool:
@@ -236,8 +248,6 @@ class LimitedWebSocketProtocol(WebSocketsSansIOProtocol):
     def _fail(self, code: int, reason: str) -> None:
         self.frames = []
         self._data, self._at = b"", 0
-        if not self.handshake_complete:  # there is no WebSocket yet, whose end could be told
-            self.transport.abort()
-            return
-        self.conn.fail(code, reason)
+        if self.handshake_complete:
+            self.conn.fail(code, reason)
         self.handle_parser_exception()

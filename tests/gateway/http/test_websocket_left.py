@@ -29,8 +29,20 @@ CONFIG = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ClientDisconnected(),
+        # uvicorn's, once a limit has made the server close the connection
+        RuntimeError("Unexpected ASGI message 'websocket.send', after sending 'websocket.close'."),
+    ],
+    ids=["client", "server"],
+)
 def test_a_client_that_cannot_be_sent_to_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refusal: Exception,
 ) -> None:
     """Sending fails before the application is told that the client has left. It was logged as an error of the server, and the
     response ended as failed."""
@@ -40,13 +52,13 @@ def test_a_client_that_cannot_be_sent_to_has_left(
         async def wrapped(message: Any) -> None:
             if "output_text.delta" in message.get("text", ""):
                 refused.append(message)
-                raise ClientDisconnected
+                raise refusal
             await send(message)
 
         return wrapped
 
     monkeypatch.setattr(WebSocket, "send_wrapper", send_wrapper)
-    with run_gateway(CONFIG, tmp_path) as gateway, caplog.at_level(logging.ERROR, "gateway"):
+    with run_gateway(CONFIG, tmp_path) as gateway, caplog.at_level(logging.INFO, "gateway"):
         address = gateway.base_url.replace("http://", "ws://") + "/responses"
         with connect(address, open_timeout=60) as socket:
             socket.send(json.dumps({"type": "response.create", "model": "m", "input": "x"}))

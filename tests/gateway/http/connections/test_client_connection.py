@@ -241,3 +241,44 @@ async def test_what_breaks_the_work_is_raised(own: bool) -> None:
         WhileConnected(client.scope, client.receive),
     ):
         await work()
+
+
+async def test_a_pipelined_request_whose_client_has_left_before_it_watches_is_cancelled() -> None:
+    """The server tells only the latest request of a connection that the client has left."""
+    ended: list[str] = []
+    reached, may_watch = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/second":
+            reached.set()
+            await may_watch.wait()
+            with WhileConnected(scope, receive):
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.append("cancelled")
+            task = asyncio.current_task()
+            assert task is not None
+            assert not task.cancelling()
+            await asyncio.sleep(0)  # is not cancelled
+            ended.append("went on")
+            return
+        await send({**START, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    canned = Canned(app)
+    paths = (b"/first", b"/second", b"/third")
+    canned.receive(b"".join(b"GET %b HTTP/1.1\r\nhost: a\r\n\r\n" % path for path in paths))
+    await reached.wait()
+    canned.protocol.connection_lost(None)
+    may_watch.set()
+    await wait_until_async(lambda: not canned.state.tasks)
+    assert ended == ["cancelled", "went on"]
+
+
+async def test_an_answer_without_a_wait_to_a_client_that_has_left_cancels_nothing() -> None:
+    client = Client(True)
+    client.leave()
+    with WhileConnected(client.scope, client.receive):
+        pass
+    await asyncio.sleep(0)  # is not cancelled

@@ -13,6 +13,7 @@ from tests.waiting import wait_until_async
 pytestmark = pytest.mark.anyio
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+WHOLE = b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -61,10 +62,11 @@ async def test_an_http_1_0_client_gets_a_body_that_ends_with_the_connection(
     [
         (b"GARBAGE\r\n\r\n", 2),
         (CHUNKED + b"no size\r\n", 2),
+        (CHUNKED + b"2\r\n{}\r\nno size\r\n", 2),
         (b"GET nothing HTTP/1.1\r\nhost: a\r\n\r\n", 2),
         (GET * 100, 65),
     ],
-    ids=["no request", "a body that is no chunk", "no path", "too many"],
+    ids=["no request", "a body that is no chunk", "a later chunk", "no path", "too many"],
 )
 async def test_requests_before_what_is_wrong_are_answered_and_then_an_error(
     wrong: bytes, answered: int
@@ -76,9 +78,29 @@ async def test_requests_before_what_is_wrong_are_answered_and_then_an_error(
     assert canned.transport.writes == []
     app.may_answer.set()
     await wait_until_async(lambda: canned.transport.closing)
-    statuses = [each[:4] for each in canned.transport.written.split(b"HTTP/1.1")[1:]]
-    assert statuses == [b" 200"] * answered + [b" 400"]
+    *answers, error = canned.transport.written.split(b"HTTP/1.1 ")[1:]
+    assert [each[:3] for each in answers] == [b"200"] * answered
+    assert {each.partition(b"\r\n\r\n")[2] for each in answers} == {WHOLE}
+    assert error.startswith(b"400 ")
     await canned.end()
+    assert app.begun == answered, "the refused request is not begun"
+
+
+async def test_a_wrong_body_that_arrives_later_keeps_its_request_from_beginning() -> None:
+    app = App()
+    canned = Canned(app)
+    canned.receive(GET + CHUNKED + b"2\r\n{}\r\n")
+    await wait_until_async(lambda: app.begun)
+    canned.receive(b"no size\r\n")
+    assert canned.transport.writes == []
+    app.may_answer.set()
+    await wait_until_async(lambda: canned.transport.closing)
+    answer, error = canned.transport.written.split(b"HTTP/1.1 ")[1:]
+    assert answer.startswith(b"200 ")
+    assert answer.endswith(b"\r\n\r\n" + WHOLE)
+    assert error.startswith(b"400 ")
+    await canned.end()
+    assert app.begun == 1
 
 
 async def test_a_wrong_body_ends_its_own_request() -> None:

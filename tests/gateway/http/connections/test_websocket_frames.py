@@ -112,3 +112,24 @@ async def test_a_ping_is_answered_after_the_frame_that_is_arriving() -> None:
     canned.receive(long[500:])
     assert canned.transport.writes == [pong, pong]
     await canned.end()
+
+
+@pytest.mark.anyio
+async def test_sending_after_a_limit_has_closed_the_connection_is_refused() -> None:
+    """The gateway's WebSocket takes this error for a client that has left."""
+    closed, refused = asyncio.Event(), []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await closed.wait()
+        with pytest.raises(RuntimeError, match=r"after sending 'websocket\.close'") as error:
+            await send({"type": "websocket.send", "text": "more"})
+        refused.append(error)
+
+    canned = await websocket(app)
+    canned.receive(Frame(Opcode.PONG, b"a").serialize(mask=True) * 600)
+    assert canned.transport.closing
+    closed.set()
+    await wait_until_async(lambda: refused)
+    await canned.end()
