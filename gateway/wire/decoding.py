@@ -39,12 +39,12 @@ _FREE_FORM = frozenset(
         "vllm_xargs",
         "kv_transfer_params",
         "mm_processor_kwargs",
-        "documents",
         "json",
         "guided_json",
         "structural_tag",
     }
 )
+_FREE_FORM_LISTS = frozenset({"documents"})
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 
 
@@ -140,13 +140,18 @@ def without_nulls(raw: Any) -> Any:
     """`raw` without the keys whose value is null, except in free-form JSON."""
     if type(raw) is dict:
         return {
-            key: value if key in _FREE_FORM and type(value) is dict else without_nulls(value)
+            key: value if _is_free_form(key, value) else without_nulls(value)
             for key, value in raw.items()
             if value is not None
         }
     if type(raw) is list:
         return [without_nulls(value) for value in raw]
     return raw
+
+
+def _is_free_form(key: Any, value: Any) -> bool:
+    kind = type(value)
+    return (kind is dict and key in _FREE_FORM) or (kind is list and key in _FREE_FORM_LISTS)
 
 
 def members(union: Any) -> dict[str, type[Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,11 +21,12 @@ from openai.types.chat import ChatCompletionChunk as SdkChunk
 from openai.types.chat import chat_completion_chunk as sdk_chunk
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+from gateway import hookimpl
 from gateway.http.api_description import _OPERATIONS, _plain
 from gateway.http.apis import apis_in
 from gateway.http.app import app_of
 from gateway.http.cross_origin import EXPOSED
-from gateway.plugins.protocols import Route
+from gateway.plugins.protocols import Credentials, Principal, Route
 from gateway.wire import items, response
 from gateway.wire.chat import ChatRequest
 from gateway.wire.chat_chunks import ChatCompletionChunk, ChoiceDelta, ChunkChoice
@@ -322,3 +324,34 @@ def test_requests_made_from_it_are_answered_as_it_says(
         check()
     assert statuses[200] > 50, statuses
     assert statuses[400] > 50, statuses
+
+
+class ByName:
+    """An authenticator that believes what a sender says."""
+
+    async def authenticate(self, request: Credentials) -> Principal | None:
+        name = request.headers.get("x-name")
+        return None if name is None else Principal(name=name)
+
+
+class ByNamePlugin:
+    @asynccontextmanager
+    async def make(self, config: Any) -> AsyncIterator[ByName]:
+        yield ByName()
+
+    @hookimpl
+    def gateway_register_authenticators(self, register: Any) -> None:
+        register("by_name", self.make)
+
+
+@pytest.mark.parametrize("tables", [{}, {"authenticators": {"by_name": {}}}])
+def test_authentication_is_described_if_an_authenticator_alone_requires_it(
+    tmp_path: Path, tables: dict[str, Any]
+) -> None:
+    with run_gateway({**CONFIG, **tables}, tmp_path, plugins=[ByNamePlugin()]) as running:
+        url = running.base_url.removesuffix("/v1") + "/openapi.json"
+        document = httpx.get(url, headers={"x-name": "ada"}).json()
+        status = httpx.get(f"{running.base_url}/models").status_code
+    security = document["paths"]["/v1/responses"]["post"].get("security")
+    assert (security, status) == (([{"bearer": []}], 401) if tables else (None, 200))
+    assert "security" not in document["paths"]["/health"]["get"]

@@ -435,6 +435,27 @@ def test_a_null_is_as_good_as_nothing() -> None:
     ]
 
 
+@pytest.mark.parametrize("api", ["responses", "chat"])
+def test_nulls_in_free_form_parameters_are_kept_if_another_null_is_dropped(api: str) -> None:
+    free: dict[str, Any] = {
+        "kv_transfer_params": {"remote_block_ids": None, "hosts": [{"port": None}]},
+        "mm_processor_kwargs": {"size": None, "crops": {"left": None}},
+        "documents": [{"title": None, "text": "a"}, {"meta": {"year": None}}],
+    }
+    options: dict[str, Any] = {"logit_bias": {"5": None, "6": 1}}
+    part = {"type": "text" if api == "chat" else "input_text", "text": "x"}
+    message = {"role": "user", "content": [part]}
+    request: Any
+    if api == "chat":
+        given = {"model": "m", "messages": [message], **options, **free}
+        request = decode_chat_request(json.dumps(given).encode())
+    else:
+        given = {"model": "m", "input": [message], **options, **free}
+        request = decode_response_request(json.dumps(given).encode())
+    for name, value in free.items():
+        assert getattr(request, name) == value
+
+
 def test_a_null_in_free_form_json_is_kept() -> None:
     (call,) = decode_items(
         [{"type": "tool_search_call", "id": None, "arguments": {"a": None, "b": [{"c": None}]}}]
