@@ -13,7 +13,7 @@ from gateway.answers.choices import Choice, ChoicesOutput
 from gateway.answers.run_scope import RunScope
 from gateway.answers.server_tool_loop import ServerToolLoop
 from gateway.base.deltas import Delta
-from gateway.base.errors import GatewayError
+from gateway.base.errors import GatewayError, RateLimited
 from gateway.generation.error_params import ApiParams
 from gateway.generation.generation import Generation, GenerationSettings
 from gateway.generation.generator import Generator
@@ -90,13 +90,21 @@ def api_answer(
     api: str,
 ) -> ApiAnswer:
     """Return the answer to a prepared request. `new_writer` is called for each plan that the answer is begun with.
-    `api` is the short name of the API."""
+    `api` is the short name of the API. Takes a place in the model's queue: raises `RateLimited` if it is full and no other model is
+    left."""
     scope = RunScope(services, name="a completion", api=api)
 
     def output_of(prepared: PreparedGeneration, before: ApiOutput | None) -> ApiOutput:
         return ApiOutput(request, prepared, services, scope, new_writer(prepared))
 
-    return Answer(prepared, services, scope, output_of, attempts)
+    answer: ApiAnswer = Answer(prepared, services, scope, output_of, attempts)
+    first = prepared.first
+    try:
+        scope.reserve(prepared.model, expected_tokens((first.request,), first.sequences()))
+    except RateLimited:
+        if not answer.may_change:
+            raise
+    return answer
 
 
 class _ApiChoiceWriter:
