@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from gateway.access.access import Authenticator
-from gateway.access.callers import Caller, current_principal
 from gateway.access.held_bytes import HeldBytes
 from gateway.access.limiter import Limiter
 from gateway.access.sealing import Sealer
@@ -30,8 +29,9 @@ from gateway.models.served_model import ServedModel
 from gateway.observe.content_policy import content_policy
 from gateway.observe.in_progress import RequestsInProgress
 from gateway.observe.metrics import Metrics
-from gateway.observe.request_stats import RunStats
+from gateway.observe.request_context import RequestContext, current_principal
 from gateway.observe.run_history import RunHistory
+from gateway.observe.run_stats import RunStats
 from gateway.observe.unknown_parameters import UnknownParameters
 from gateway.plugins.protocols import (
     Api,
@@ -122,7 +122,7 @@ class SendInternal(Protocol):
     """Sends a request within the process; implemented by `gateway.http.internal.InternalRequests`."""
 
     def __call__(
-        self, path: str, body: bytes, *, caller: Caller, request_id: str | None, max_bytes: int
+        self, path: str, body: bytes, *, context: RequestContext, max_bytes: int
     ) -> Coroutine[Any, Any, InternalAnswer]: ...
 
 

@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from gateway.access.callers import current_caller
 from gateway.base.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -24,6 +23,7 @@ from gateway.base.errors import (
     PermissionDenied,
 )
 from gateway.config import ApiKey, ServerConfig
+from gateway.observe.request_context import current_principal
 from gateway.plugins.protocols import Credentials, Principal, PrincipalLimits, RequestAuthenticator
 
 logger = logging.getLogger("gateway.access.access")
@@ -295,9 +295,9 @@ class Authenticator:
     def require_admin(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise `PermissionDenied` unless the request's API key has `admin`. If no keys are needed, raise it unless
         the server listens on loopback."""
-        caller = current_caller()
-        if caller is not None and caller.principal is not None:
-            if caller.principal.admin:
+        principal = current_principal()
+        if principal is not None:
+            if principal.admin:
                 return
             raise PermissionDenied(_NOT_ADMIN)
         if not self._needs_key:

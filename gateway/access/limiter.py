@@ -14,7 +14,6 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from gateway.access.callers import current_caller
 from gateway.base.caches import LruCache
 from gateway.base.errors import (
     RateLimited,
@@ -23,6 +22,7 @@ from gateway.base.errors import (
     TokenLimitReached,
 )
 from gateway.base.task_context import running_task
+from gateway.observe.request_context import current_context
 from gateway.plugins.protocols import (
     LimitCounters,
     LimitState,
@@ -167,9 +167,9 @@ class Limiter:
         return charge
 
     def _tell(self, limits: PrincipalLimits, state: LimitState) -> None:
-        caller = current_caller()
-        if caller is not None:
-            caller.limit_headers = limit_headers(limits, state)
+        context = current_context()
+        if context is not None:
+            context.limit_headers = limit_headers(limits, state)
 
     def settle(self, charge: AdmittedRequest, used: int) -> None:
         """End an admitted request that has used `used` tokens. Does nothing if it was ended before."""

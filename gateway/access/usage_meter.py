@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.base.errors import StoreUnavailable
 from gateway.base.task_context import running_task
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.plugins.protocols import (
     WIDTH_SECONDS,
     AnswerUsage,

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeAlias, TypeVar
 
-from gateway.access.callers import current_principal
 from gateway.access.limiter import Limiter, Preparation
 from gateway.base.errors import GatewayError, InvalidRequest, ServerShuttingDown, StoreUnavailable
 from gateway.generation.policies import Rerouted
 from gateway.observe.metrics import Metrics
+from gateway.observe.request_context import current_principal
 
 logger = logging.getLogger("gateway.answers.attempts")
 

@@ -9,7 +9,7 @@ from gateway.answers.run_scope import RunScope
 from gateway.base.errors import RenamedParams
 from gateway.generation.span_attributes import pooled_attributes, span_name
 from gateway.models.served_model import ServedModel
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.wire.response import ResponseStatus, Usage
 
 

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Final
 
 from gateway.access.admission import Admission, Reservation
-from gateway.access.callers import current_caller
 from gateway.access.limiter import AdmittedRequest
 from gateway.base.errors import DeadlineExceeded, GatewayError, PermissionDenied, RateLimited
 from gateway.base.shared_timers import SharedTimer
 from gateway.generation.usage import ExpectedTokens
 from gateway.models.served_model import ServedModel
-from gateway.observe.request_stats import RunStats, clock
+from gateway.observe.request_context import current_context
+from gateway.observe.run_stats import RunStats, clock
 from gateway.plugins.protocols import Principal
 from gateway.services import Services
 from gateway.wire.response import ResponseStatus, Usage
@@ -51,7 +51,11 @@ class RunScope:
         """`name` is the run's name in the log; `subject` is its name at the beginning of error messages. `api` is the
         short name of its API, for metrics and logs. `shows_cancelled`: whether the API has a status for cancelled
         runs."""
-        self.stats = RunStats(api)
+        self.context = context = current_context()
+        """The context of the request; None outside of requests."""
+        self.principal: Principal | None = None if context is None else context.principal
+        """The principal that is served; None in anonymous mode."""
+        self.stats = RunStats(api) if context is None else context.new_run(api)
         if services.run_history is not None:
             self.stats.phases = []
         self.error: GatewayError | None = None
@@ -65,10 +69,6 @@ class RunScope:
         self._name = name
         self._subject = subject
         self._reservation: Reservation | None = None
-        self.caller = caller = current_caller()
-        """The caller of the request; None outside of requests."""
-        self.principal: Principal | None = None if caller is None else caller.principal
-        """The principal that is served; None in anonymous mode."""
         self._expected = ExpectedTokens()
         self._charge: AdmittedRequest | None = None
         self.is_admitted = False
@@ -92,7 +92,7 @@ class RunScope:
         if self._reservation is not None:
             self._reservation.cancel()
         self.stats.model = model.name
-        priority = 0 if self.caller is None else self.caller.priority
+        priority = 0 if self.context is None else self.context.priority
         self._reservation = model.admission.reserve(
             self.principal, prompt=expected.prompt, priority=priority
         )

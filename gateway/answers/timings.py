@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.wire.response import Usage
 from gateway.wire.timings import RequestMetrics, Timings
 

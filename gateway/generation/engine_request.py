@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.access.callers import engine_priority
+from gateway.access.engine_priority import engine_priority
 from gateway.base.constraints import Constraint, Triggered
 from gateway.base.errors import Unsupported
 from gateway.generation.generation import GenerationSettings, generation_id

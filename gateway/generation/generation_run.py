@@ -33,7 +33,7 @@ from gateway.generation.writers import (
 )
 from gateway.items.logprobs import LogprobAligner
 from gateway.models.served_model import ServedModel
-from gateway.observe.request_stats import LiveGeneration, RunStats, clock
+from gateway.observe.run_stats import LiveGeneration, RunStats, clock
 from gateway.plugins.protocols import (
     EngineOutput,
     EngineRequest,
@@ -111,7 +111,7 @@ class GenerationRun(Generic[OutT]):
         self.stop_reason: str | int | None = None
         """The stop string or stop token that ended the output, as reported by the engine or a stage."""
         self.at = 0.0
-        """When the first output with content arrived; 0.0 before. See `gateway.observe.request_stats.RunningGeneration`."""
+        """When the first output with content arrived; 0.0 before. See `gateway.observe.run_stats.RunningGeneration`."""
         self.has_output = False
         """Whether the engine has given any output, with content or not."""
         self.has_answered = False

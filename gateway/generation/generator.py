@@ -29,7 +29,8 @@ from gateway.generation.writers import GenerationWriter, OutT, Sink
 from gateway.items.logprobs import LogprobAligner
 from gateway.models.served_model import ServedModel
 from gateway.observe.metrics import Metrics
-from gateway.observe.request_stats import RunStats, clock, current_request
+from gateway.observe.request_context import current_context
+from gateway.observe.run_stats import RunStats, clock
 from gateway.plugins.protocols import PolicyRefusal, Sampling, TokensPrompt, Turn
 from gateway.wire.large_bodies import beside
 
@@ -119,7 +120,7 @@ class Generator:
                 )
             self._checked = turn
         await settings.stops.build()
-        current = current_request()
+        current = current_context()
         span = None if current is None else current.span
         began = 0.0 if span is None else clock()
         shown, rendered = await render_parts(

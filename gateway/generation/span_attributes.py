@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.generation.usage import PromptCount
 from gateway.models.served_model import ServedModel
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.plugins.protocols import Attributes, FinishReason, Sampling
 
 

@@ -6,44 +6,41 @@ from typing import Any
 
 from litestar.types import Message, Send
 
-from gateway.access.callers import Caller
-from gateway.observe.request_stats import RequestStats
+from gateway.observe.request_context import RequestContext
 from gateway.services import Services
+
+OPENAI_VERSION = (b"openai-version", b"2020-10-01")
+"""A header that OpenAI's API sends."""
 
 
 class AnswerHead:
     """Wraps the server's `send` for one request, and completes the head of its answer."""
 
-    __slots__ = ("_added", "_caller", "_scope", "_services", "_stats", "server_send")
+    __slots__ = ("_context", "_scope", "_services", "server_send")
 
     def __init__(
-        self,
-        scope: Any,
-        server_send: Send,
-        stats: RequestStats,
-        caller: Caller,
-        services: Services | None,
-        added: list[tuple[bytes, bytes]],
+        self, scope: Any, server_send: Send, context: RequestContext, services: Services | None
     ) -> None:
-        """`added` is a list of further headers. The caller may append to it until the answer begins."""
         self.server_send = server_send
         self._scope = scope
-        self._stats = stats
-        self._caller = caller
+        self._context = context
         self._services = services
-        self._added = added
 
     def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Note that the answer begins. Returns all of its headers: `headers`, and those that every answer has."""
-        stats = self._stats
-        taken = b"%d" % (stats.seconds * 1000)
-        stats.route = str(self._scope.get("path_template") or "unmatched")
-        stats.status = status
+        context = self._context
+        context.route = str(self._scope.get("path_template") or "unmatched")
+        context.status = status
         if self._services is not None:
-            self._services.metrics.request_answered(stats.route, status)
+            self._services.metrics.request_answered(context.route, status)
         return [
-            *headers, *self._added, *self._caller.limit_headers, (b"openai-processing-ms", taken)
-        ]  # fmt: skip
+            *headers,
+            (b"x-request-id", context.id.encode()),
+            OPENAI_VERSION,
+            *context.added_headers,
+            *context.limit_headers,
+            (b"openai-processing-ms", b"%d" % (context.seconds * 1000)),
+        ]
 
     async def send(self, message: Message) -> None:
         """ASGI's `send`."""

@@ -16,7 +16,7 @@ from gateway.answers.run_scope import RunScope
 from gateway.base.errors import GatewayError
 from gateway.http.body_slices import SLICE, send_body
 from gateway.http.connections.client_connection import connection_of
-from gateway.observe.request_stats import current_request
+from gateway.observe.request_context import current_context
 from gateway.wire.common import encode
 from gateway.wire.response import error_body
 
@@ -71,7 +71,7 @@ def json_answer(body: object, *, status: int = 200, model: str | None = None) ->
 
 def note_error(error: GatewayError) -> None:
     """Note that the current request is answered with `error`."""
-    request = current_request()
+    request = current_context()
     if request is not None:
         request.error_code = error.code or error.type
 
@@ -120,7 +120,7 @@ class WhileConnected:
             unwatch()
         if not self._left:
             return False
-        request = current_request()
+        request = current_context()
         if request is not None:
             request.client_left = True
         return isinstance(cause, asyncio.CancelledError) and not self._task.uncancel()

@@ -13,7 +13,6 @@ from litestar.routes import HTTPRoute
 from litestar.types import ASGIApp
 from msgspec import Struct
 
-from gateway.access.callers import current_principal
 from gateway.base.errors import ConfigurationError, GatewayError
 from gateway.http.answers import note_error
 from gateway.http.api_answers import ReplyAnswer, stream_headers
@@ -22,16 +21,13 @@ from gateway.http.body import read_body, stream_body
 from gateway.http.counted import counted
 from gateway.http.early_start import EarlyStart
 from gateway.http.loading import loaded
-from gateway.http.state import HttpRequest, owner_of, services_of
+from gateway.http.state import CONTEXT, HttpRequest, context_of, services_of
 from gateway.http.streaming import SSE_COMMENT
 from gateway.http.trace import take_rank, trace_headers
 from gateway.http.unknown import note_unknown
 from gateway.plugins.protocols import Api, AsgiApp, Gateway, Reply, Route
 from gateway.services import NamedApi, Services
 from gateway.wire.parameters import SharedParameters
-
-REQUEST_ID = "gateway.request_id"
-"""The scope key of a request's id."""
 
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*):(str|path)\}")
 
@@ -43,9 +39,10 @@ class ApiRequest:
         self._request, self._services = request, services_of(request)
         self.gateway = gateway
         self.path_parameters = parameters
-        self.principal = current_principal()
-        self.id: str = request_id(request.scope)
-        self.owner = owner_of(request)
+        context = context_of(request)
+        self.principal = context.principal
+        self.id: str = context.id
+        self.owner = context.owner
         self.headers: Mapping[str, str] = request.headers
         self.query: Mapping[str, str] = request.query_params
         self.trace_headers = trace_headers(request)
@@ -86,11 +83,6 @@ class ApiRequest:
 
     def stream(self, limit: int) -> AsyncGenerator[bytes, None]:
         return stream_body(self._request, self._services, limit)
-
-
-def request_id(scope: Mapping[str, Any]) -> str:
-    """The id of the request that `scope` belongs to."""
-    return bytes(scope[REQUEST_ID]).decode()
 
 
 class _Entry(Struct, frozen=True):
@@ -237,7 +229,7 @@ def api_error(app: Litestar, scope: Mapping[str, Any], error: GatewayError) -> R
     """`error` in the format of the request's API; None if the gateway formats it."""
     note_error(error)
     api = apis_in(app).of(scope["path"], scope["headers"])
-    return None if api is None else ReplyAnswer(api.error(error, request_id(scope)))
+    return None if api is None else ReplyAnswer(api.error(error, scope[CONTEXT].id))
 
 
 async def answer_by_header(request: HttpRequest) -> ASGIApp | None:

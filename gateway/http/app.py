@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
@@ -14,7 +13,6 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Scope
 
-from gateway.access.callers import Caller, called_by
 from gateway.base.errors import (
     AuthenticationError,
     GatewayError,
@@ -33,7 +31,6 @@ from gateway.http.answer_head import AnswerHead
 from gateway.http.answers import DIRECT_SEND, JSON, error_answer
 from gateway.http.api_description import openapi
 from gateway.http.apis import (
-    REQUEST_ID,
     answer_by_header,
     api_error,
     apis_in,
@@ -57,7 +54,7 @@ from gateway.http.conversations import (
 from gateway.http.cross_origin import cors_config, is_preflight, refusal_headers
 from gateway.http.embeddings import create_embeddings
 from gateway.http.health import health, metrics, ready
-from gateway.http.internal import INTERNAL_CALLER, InternalRequests
+from gateway.http.internal import InternalRequests
 from gateway.http.models import change_model, delete_model, list_models, retrieve_model
 from gateway.http.request_guard import RequestGuard
 from gateway.http.responses import (
@@ -71,10 +68,12 @@ from gateway.http.responses import (
 )
 from gateway.http.scoring import create_rerank, create_scores
 from gateway.http.state import (
+    CONTEXT,
     SERVICES,
     HttpRequest,
     attach_services,
     identify_sender,
+    is_clean_id,
 )
 from gateway.http.stored_chat import (
     delete_chat_completion,
@@ -84,13 +83,12 @@ from gateway.http.stored_chat import (
     update_chat_completion,
 )
 from gateway.http.tokenize import detokenize, tokenize
-from gateway.http.unknown import ANSWER_HEADERS
 from gateway.http.unknown_urls import appended_path_hint, unknown_url_hint
 from gateway.http.usage import completions_usage, costs, embeddings_usage
 from gateway.http.websocket import PATH as SOCKET_PATH
 from gateway.http.websocket import is_socket_path, refuse_handshake, responses_socket
+from gateway.observe.request_context import RequestContext
 from gateway.observe.request_log import log_request
-from gateway.observe.request_stats import RequestStats
 from gateway.plugins.loading import PluginSet
 from gateway.services import Services
 from gateway.startup.service_opening import open_services
@@ -153,83 +151,79 @@ class GatewayApp(Litestar):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        request_id = _request_id(scope)
-        stats = RequestStats(request_id.decode(), method=scope["method"])
+        context: RequestContext | None = scope.get(CONTEXT)
+        is_internal = context is not None
+        if context is None:
+            context = RequestContext(_request_id(scope), method=scope["method"])
         # Answered like a GET. The server keeps the original scope and omits the body.
-        if stats.method == "HEAD":
+        if context.method == "HEAD":
             scope = {**scope, "method": "GET"}
             scope.pop(
                 CONNECTION_KEY, None
             )  # the body is not written past the server, which omits it
-        scope[REQUEST_ID] = request_id
-        stats.enter()
-        if self.client_address is not None and INTERNAL_CALLER not in scope:
-            stats.client = self.client_address.of(scope)
-        scope[DIRECT_SEND] = send
-
-        added = [(b"x-request-id", request_id), (b"openai-version", OPENAI_VERSION)]
-        scope[ANSWER_HEADERS] = added
+        scope[CONTEXT] = context
+        context.enter()
         services = self.services
         scope[SERVICES] = services
-        caller: Caller = scope.get(INTERNAL_CALLER) or Caller()
+        scope[DIRECT_SEND] = send
+        if self.client_address is not None and not is_internal:
+            context.client = self.client_address.of(scope)
         if services is not None and services.tracer is not None:
-            stats.span = services.tracer.begin(stats.method, scope["headers"])
+            context.span = services.tracer.begin(context.method, scope["headers"])
         if services is not None and services.content_policy is not None:
-            stats.content = services.content_policy.content()
-
-        head = AnswerHead(scope, send, stats, caller, services, added)
+            context.content = services.content_policy.content()
         try:
-            await self._answer(scope, receive, head.send, added, stats, caller)
+            await self._answer(
+                scope,
+                receive,
+                AnswerHead(scope, send, context, services).send,
+                context,
+                is_internal=is_internal,
+            )
         finally:
             # The server's `send` refers to the scope: without this, only the garbage collector could free the cycle.
             scope.pop(DIRECT_SEND, None)
-            stats.end_span()
+            context.end_span()
             if services is not None:
-                log_request(stats, line=services.config.server.access_log)
+                log_request(context, line=services.config.server.access_log)
 
     async def _answer(
-        self,
-        scope: Any,
-        receive: Any,
-        send: Any,
-        added: list[tuple[bytes, bytes]],
-        stats: RequestStats,
-        caller: Caller,
+        self, scope: Any, receive: Any, send: Any, context: RequestContext, *, is_internal: bool
     ) -> None:
-        """Check a request and answer it.
-
-        `added` are headers of the answer; headers of a refusal are appended to it. The principal is stored in `caller`.
-        """
-        services = scope[SERVICES]
-        try:
-            if INTERNAL_CALLER not in scope:
+        """Check a request and answer it. The sender is stored in `context`."""
+        services = self.services
+        if not is_internal:
+            try:
                 self.guard.check(scope)
                 if services is not None and services.authenticator.needs_key:
-                    caller.principal = await identify_sender(services, scope)
-            if services is not None:
-                stats.owner = scope["owner"] = caller.owner
-        except GatewayError as error:
-            unauthenticated = isinstance(error, AuthenticationError)
-            if unauthenticated and self.cors_config is not None and is_preflight(scope):
-                await super().__call__(scope, receive, send)
+                    context.identified(await identify_sender(services, scope))
+            except GatewayError as error:
+                await self._refuse(error, scope, receive, send, context)
                 return
-            route = scope["path_template"] = route_of(self, scope["path"])
-            if isinstance(error, UnsupportedMediaType) and route is None:
-                error = _unknown_url(self, stats.method, scope["path"])
-            added += refusal_headers(self.cors_config, scope)
-            answer = api_error(self, scope, error) or error_answer(error)
-            await answer(scope, receive, send)
-            return
         epoch = services.in_progress.begin() if services is not None else None
         try:
-            with called_by(caller):
-                if (handle := self._direct_handler(scope)) is None:
-                    await super().__call__(scope, receive, send)
-                else:
-                    await self._answer_directly(handle, scope, receive, send, stats)
+            if (handle := self._direct_handler(scope)) is None:
+                await super().__call__(scope, receive, send)
+            else:
+                await self._answer_directly(handle, scope, receive, send, context)
         finally:
             if services is not None and epoch is not None:
                 services.in_progress.end(epoch)
+
+    async def _refuse(
+        self, error: GatewayError, scope: Any, receive: Any, send: Any, context: RequestContext
+    ) -> None:
+        """Answer a request whose headers or sender are refused."""
+        unauthenticated = isinstance(error, AuthenticationError)
+        if unauthenticated and self.cors_config is not None and is_preflight(scope):
+            await super().__call__(scope, receive, send)
+            return
+        route = scope["path_template"] = route_of(self, scope["path"])
+        if isinstance(error, UnsupportedMediaType) and route is None:
+            error = _unknown_url(self, context.method, scope["path"])
+        context.added_headers += refusal_headers(self.cors_config, scope)
+        answer = api_error(self, scope, error) or error_answer(error)
+        await answer(scope, receive, send)
 
     def _direct_handler(self, scope: Any) -> Handle | None:
         """The function that answers a request to a frequent route; None if Litestar has to route the request."""
@@ -238,7 +232,7 @@ class GatewayApp(Litestar):
         return self.direct_routes.get(scope["path"])
 
     async def _answer_directly(
-        self, handle: Handle, scope: Any, receive: Any, send: Any, stats: RequestStats
+        self, handle: Handle, scope: Any, receive: Any, send: Any, context: RequestContext
     ) -> None:
         """Answer a request with `handle`, as Litestar would, but without Litestar's router and unused layers."""
         # With more than 21 entries, the dictionary would take twice as much memory.
@@ -250,7 +244,7 @@ class GatewayApp(Litestar):
             scope.pop("state", None)  # where Litestar stores data of the request
             await answer(scope, receive, send)
         except Exception as error:
-            if stats.status:  # the answer has begun
+            if context.status:  # the answer has begun
                 raise
             request = Request(scope, receive, send)
             response = _answer_exception(request, error)
@@ -258,19 +252,16 @@ class GatewayApp(Litestar):
             await refusal(scope, receive, send)
 
 
-OPENAI_VERSION = b"2020-10-01"
-"""The header `openai-version`, as OpenAI's API sends it."""
 _FREQUENT = (create_response, create_chat_completion, create_completion, create_embeddings)
 """Handlers that take only the request and return an ASGI application."""
-_CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
-def _request_id(scope: Scope) -> bytes:
+def _request_id(scope: Scope) -> str:
     """The client's `x-request-id` if it is safe to use, otherwise a new one."""
     for name, value in scope["headers"]:
-        if name == b"x-request-id" and _CLEAN_ID.match(value):
-            return value
-    return new_id("req_").encode()
+        if name == b"x-request-id" and is_clean_id(value):
+            return value.decode()
+    return new_id("req_")
 
 
 def create_app(config: Config, plugins: PluginSet) -> Litestar:

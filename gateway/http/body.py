@@ -11,8 +11,7 @@ from litestar.types import Receive
 from gateway.base.errors import GatewayError, InvalidRequest, PayloadTooLarge, UnsupportedMediaType
 from gateway.http.compressed import CODINGS, decompressed
 from gateway.http.connections.client_connection import connection_of
-from gateway.http.state import HttpRequest
-from gateway.observe.request_stats import current_request
+from gateway.http.state import HttpRequest, context_of
 from gateway.services import Services
 
 _JSON_TYPE = re.compile(rb"application/[a-z0-9!#$&^_.-]+\+json")
@@ -58,9 +57,8 @@ async def read_body(
             raise _too_slow(config.body_timeout) from None
     if coding is not None and body:
         body = await decompressed(body, coding, config.max_body_bytes)
-    stats = current_request()
-    if stats is not None and stats.content is not None:
-        stats.content.read(body)
+    if (content := context_of(request).content) is not None:
+        content.read(body)
     if not body and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
     return body

@@ -9,8 +9,8 @@ from typing import TypeVar, cast
 
 from litestar.types import ASGIApp
 
-from gateway.access.callers import current_principal
 from gateway.http.state import HttpRequest, services_of
+from gateway.observe.request_context import current_principal
 from gateway.services import Services
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Awaitable[ASGIApp]])

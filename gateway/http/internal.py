@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from litestar.types import ASGIApp, HTTPScope, Message
 
-from gateway.access.callers import Caller
 from gateway.base.errors import EngineError
+from gateway.http.state import CONTEXT, is_clean_id
+from gateway.observe.request_context import RequestContext
 from gateway.plugins.protocols import InternalAnswer
-
-INTERNAL_CALLER: Final = "gateway.internal_caller"
-"""The scope key of the caller of an internal request. Internal requests are neither guarded nor authenticated. Servers
-never set this key."""
+from gateway.wire.ids import new_id
 
 
 class InternalRequests:
@@ -23,15 +21,17 @@ class InternalRequests:
         self._app = app
 
     async def __call__(
-        self, path: str, body: bytes, *, caller: Caller, request_id: str | None, max_bytes: int
+        self, path: str, body: bytes, *, context: RequestContext, max_bytes: int
     ) -> InternalAnswer:
         exchange = _Exchange(body, max_bytes)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
         ]
-        if request_id is not None:
-            headers.append((b"x-request-id", request_id.encode()))
+        if is_clean_id(context.id.encode()):
+            headers.append((b"x-request-id", context.id.encode()))
+        else:
+            context.id = new_id("req_")
         scope: Any = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -46,7 +46,7 @@ class InternalRequests:
             "client": None,
             "server": None,
             "state": {},
-            INTERNAL_CALLER: caller,
+            CONTEXT: context,
         }
         await self._run(scope, exchange)
         return exchange.answer()

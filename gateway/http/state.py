@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias
 
 from litestar import Litestar, Request
 
 from gateway.base.errors import GatewayError, Unsupported
+from gateway.observe.request_context import RequestContext
 from gateway.plugins.protocols import Principal, ResponseStore
 from gateway.services import Services
 
 HttpRequest: TypeAlias = Request[Any, Any, Any]
 
+CONTEXT = "gateway.context"
+"""The scope key of the request's `RequestContext`. A request that has one when it arrives is sent by the gateway itself, and is
+neither guarded nor authenticated. Servers never set this key."""
 SERVICES = "gateway.services"
 """The scope key of the running gateway's services."""
 _KEY = "services"
+_CLEAN_ID = re.compile(rb"[A-Za-z0-9._:/=+-]{1,128}\Z")
 
 
 def attach_services(app: Litestar, services: Services) -> None:
@@ -36,10 +42,21 @@ def services_of(request: HttpRequest) -> Services:
     return services if isinstance(services, Services) else services_in(request.app)
 
 
+def context_of(request: HttpRequest) -> RequestContext:
+    """The context of `request`."""
+    context = request.scope[CONTEXT]  # type: ignore[literal-required]  # ASGI scopes may hold more
+    assert isinstance(context, RequestContext)
+    return context
+
+
 def owner_of(request: HttpRequest) -> str | None:
     """The owner of the request's API key; None in anonymous mode."""
-    owner: str | None = request.scope.get("owner")  # type: ignore[assignment]
-    return owner
+    return context_of(request).owner
+
+
+def is_clean_id(value: bytes) -> bool:
+    """Whether an `x-request-id` that comes from outside is safe to use."""
+    return _CLEAN_ID.match(value) is not None
 
 
 def store_of(request: HttpRequest) -> ResponseStore:

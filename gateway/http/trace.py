@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gateway.base.errors import InvalidRequest
-from gateway.http.state import HttpRequest
-from gateway.observe.request_stats import current_request
+from gateway.http.state import HttpRequest, context_of
 from gateway.wire.parameters import SharedParameters
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
@@ -14,9 +13,8 @@ RANK_HEADER = b"x-data-parallel-rank"
 def trace_headers(request: HttpRequest) -> dict[str, str] | None:
     """The headers of the W3C trace context: of the request's span if it is traced, otherwise the client's, if it sent
     any."""
-    current = current_request()
-    if current is not None and current.span is not None:
-        return dict(current.span.headers)
+    if (span := context_of(request).span) is not None:
+        return dict(span.headers)
     sent = dict(request.scope["headers"])
     if sent.keys().isdisjoint(TRACE_HEADERS):
         return None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.http.state import HttpRequest
+from gateway.http.state import HttpRequest, context_of
 from gateway.observe.unknown_parameters import header_of
 from gateway.services import Services
 
 HEADER = b"x-litegate-ignored-parameters"
-ANSWER_HEADERS = "gateway.answer_headers"
-"""The scope key of the list of headers that are added to any answer to the request."""
 
 
 def note_unknown(
@@ -22,4 +20,4 @@ def note_unknown(
     services.unknown_parameters.report(route, names)
     shown = header_of(names)
     if shown:
-        request.scope[ANSWER_HEADERS].append((HEADER, shown))  # type: ignore[literal-required]
+        context_of(request).added_headers.append((HEADER, shown))

@@ -15,7 +15,6 @@ from litestar import WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
 from msgspec import UNSET, Struct
 
-from gateway.access.callers import Caller, called_by
 from gateway.answers.responses.answer import prepare_response
 from gateway.base.errors import (
     AuthenticationError,
@@ -27,8 +26,8 @@ from gateway.base.errors import (
 from gateway.http.answers import JSON, note_error
 from gateway.http.client_address import CLIENT_ADDRESS
 from gateway.http.state import identify_sender, services_in
+from gateway.observe.request_context import RequestContext, within
 from gateway.observe.request_log import log_request
-from gateway.observe.request_stats import RequestStats
 from gateway.services import Services
 from gateway.wire.common import encode
 from gateway.wire.decoding import decode_object
@@ -77,10 +76,10 @@ async def responses_socket(socket: Socket) -> None:
     request_id = new_id("req_")
     await socket.accept(headers={"x-request-id": request_id})
     services.metrics.open_streams += 1
-    caller = Caller(principal)
+    context = RequestContext(request_id, method="WEBSOCKET", route=PATH, principal=principal)
     try:
-        with called_by(caller):
-            await _Connection(socket, services, caller, request_id).serve()
+        with within(context):
+            await _Connection(socket, services, context).serve()
     finally:
         services.metrics.open_streams -= 1
 
@@ -93,13 +92,13 @@ async def refuse_handshake(
     request_id = new_id("req_")
     if services is not None:
         route = PATH if is_socket_path(scope["path"]) else "unmatched"
-        stats = RequestStats(request_id, method="WEBSOCKET", route=route)
-        stats.client = scope.get(CLIENT_ADDRESS)
-        stats.status = error.status
-        stats.error_code = error.code or error.type
-        stats.enter()
+        context = RequestContext(request_id, method="WEBSOCKET", route=route)
+        context.client = scope.get(CLIENT_ADDRESS)
+        context.status = error.status
+        context.error_code = error.code or error.type
+        context.enter()
         services.metrics.request_answered(route, error.status)
-        log_request(stats, line=services.config.server.access_log)
+        log_request(context, line=services.config.server.access_log)
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
@@ -142,18 +141,16 @@ class _Begin(Struct):
 
 
 class _Connection:
-    def __init__(self, socket: Socket, services: Services, caller: Caller, request_id: str) -> None:
-        owner = caller.owner
-        self._caller = caller
+    def __init__(self, socket: Socket, services: Services, context: RequestContext) -> None:
+        self._context = context
+        """The context of the handshake."""
         self._socket = socket
-        self._request_id = request_id
         self._services = services
-        self._owner = owner
         self._lanes: dict[str | None, _Lane] = {}
         self._sending = asyncio.Lock()
         self._ending = False
         """Whether the connection has ended, so that the tasks of its lanes are being cancelled."""
-        self._bytes = services.held_bytes.connection(owner)
+        self._bytes = services.held_bytes.connection(context.owner)
 
     async def serve(self) -> None:
         try:
@@ -255,9 +252,9 @@ class _Connection:
     async def _work(self, lane: _Lane) -> None:
         while lane.waiting:
             data = lane.waiting.popleft()
-            stats, epoch = self._begin_request(data), self._services.in_progress.begin()
+            context, epoch = self._begin_request(data), self._services.in_progress.begin()
             try:
-                await self._respond(lane, data)
+                await self._respond(lane, data, context)
             except GatewayError as error:
                 note_error(error)
                 await self._send_error(error, lane.stream_id)
@@ -268,31 +265,32 @@ class _Connection:
                 note_error(internal)
                 await self._send_error(internal, lane.stream_id)
             except asyncio.CancelledError:
-                stats.client_left = True
+                context.client_left = True
                 raise
             finally:
                 self._bytes.give_back(len(data))
-                stats.end_span()
+                context.end_span()
                 self._services.in_progress.end(epoch)
-                log_request(stats, line=self._services.config.server.access_log)
+                log_request(context, line=self._services.config.server.access_log)
         lane.task = None
 
-    def _begin_request(self, data: bytes) -> RequestStats:
-        """Begin the statistics of a message, which is logged as a separate request with the connection's request id."""
-        stats = RequestStats(self._request_id, method="WEBSOCKET", route="/v1/responses")
-        stats.owner = self._owner
+    def _begin_request(self, data: bytes) -> RequestContext:
+        """Create the context of a message, which is logged as a separate request with the connection's request id."""
+        context = RequestContext(
+            self._context.id, method="WEBSOCKET", route=PATH, principal=self._context.principal
+        )
         scope: Any = self._socket.scope
-        stats.client = scope.get(CLIENT_ADDRESS)
+        context.client = scope.get(CLIENT_ADDRESS)
         if self._services.content_policy is not None:
-            stats.content = self._services.content_policy.content()
-            stats.content.read(data)
+            context.content = self._services.content_policy.content()
+            context.content.read(data)
         if self._services.tracer is not None:
-            stats.span = self._services.tracer.begin(stats.method, self._socket.scope["headers"])
-        stats.enter()
-        return stats
+            context.span = self._services.tracer.begin(context.method, scope["headers"])
+        context.enter()
+        return context
 
-    async def _respond(self, lane: _Lane, data: bytes) -> None:
-        await self._check_key()
+    async def _respond(self, lane: _Lane, data: bytes, context: RequestContext) -> None:
+        await self._check_key(context)
         raw = await decode_body(data, decode_object)
         del raw["type"]
         raw.pop("stream_id", None)
@@ -317,7 +315,7 @@ class _Connection:
             request,
             self._services,
             size=len(data),
-            owner=self._owner,
+            owner=self._context.owner,
             unstored=lane.latest,
             holds=False,
         )
@@ -348,15 +346,15 @@ class _Connection:
         if not plan.store and response.status in ("completed", "incomplete"):
             await self._keep(lane, response.id, [*plan.history, *plan.input, *response.output])
 
-    async def _check_key(self) -> None:
+    async def _check_key(self, context: RequestContext) -> None:
         """Raise `AuthenticationError` if the connection's key has been revoked, has expired, or now has another owner.
         Other changes of the key take effect."""
         principal = await identify_sender(self._services, self._socket.scope)
-        if Caller(principal).owner != self._owner:
+        if (None if principal is None else principal.name) != self._context.owner:
             raise AuthenticationError(
                 "The API key of this connection has another name by now. Open a new connection."
             )
-        self._caller.principal = principal
+        context.identified(principal)
 
     async def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
-from gateway.access.callers import current_caller, current_principal, names_model
 from gateway.base.errors import EngineUnavailable, InvalidRequest, ModelNotFound
 from gateway.models.model_slot import ModelSlot, ModelUse
 from gateway.models.model_slots import ModelSlots
 from gateway.models.model_uses import paths_of, uses_of
 from gateway.models.routing import Routing
 from gateway.models.served_model import ServedModel
+from gateway.observe.request_context import current_context, current_principal
 from gateway.plugins.protocols import EmbeddingEngine, ModelLoad, RoutingRequest, ScoringEngine
 
 WaitFor: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
@@ -92,7 +93,9 @@ class ModelLookup:
             return True
         own = self.slots.aliases.get(name, name)
         others = [alias for alias, target in self.slots.aliases.items() if target == own]
-        return names_model(principal, own, *others)
+        return any(
+            fnmatchcase(each, pattern) for each in (own, *others) for pattern in principal.models
+        )
 
     async def candidates(
         self, name: str | None, *, api: str, use: ModelUse, owner: str | None, size: int
@@ -253,8 +256,8 @@ class Loaded(AbstractAsyncContextManager[None]):
 
     async def _load(self) -> None:
         """Load the model, and hold it."""
-        lookup, caller = self._lookup, current_caller()
-        waits_for_room = self._waits_for_room and (caller is None or caller.waits_for_room)
+        lookup, context = self._lookup, current_context()
+        waits_for_room = self._waits_for_room and (context is None or context.waits_for_room)
         while True:
             lookup.check_open()
             slot = lookup.slot_for(self._name, self._use)

@@ -26,7 +26,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 
 from gateway.observe.light_histograms import LightHistogram, LightSeries
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.plugins.protocols import MeasuredEngine, RefreshedEngine
 from gateway.wire.response import ResponseStatus, Usage
 

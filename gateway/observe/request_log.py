@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from gateway.base.deltas import CallArgumentsDelta, CallStarted, Delta, ReasoningDelta, TextDelta
-from gateway.observe.request_stats import Content, RequestStats
+from gateway.observe.request_context import RequestContext
+from gateway.observe.run_stats import Content
 
 logger = logging.getLogger("gateway.requests")
 
@@ -102,7 +103,7 @@ class ContentPolicy:
         return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def log_request(stats: RequestStats, *, line: bool = True) -> None:
+def log_request(stats: RequestContext, *, line: bool = True) -> None:
     """Log the end of a request: its texts, if they are to be logged, and if `line` is true one line with ids, names,
     numbers and times. The line contains no texts and no API keys."""
     if stats.content is not None:
@@ -116,7 +117,7 @@ def log_request(stats: RequestStats, *, line: bool = True) -> None:
     logger.log(level, "request", extra={FIELDS: fields_of(stats)})
 
 
-def fields_of(stats: RequestStats) -> dict[str, Any]:
+def fields_of(stats: RequestContext) -> dict[str, Any]:
     """The fields of a request's log line, by name. Fields without a value are omitted."""
     run = stats.run
     fields: dict[str, Any] = {
@@ -151,7 +152,7 @@ def fields_of(stats: RequestStats) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
-def _log_content(stats: RequestStats, content: Content) -> None:
+def _log_content(stats: RequestContext, content: Content) -> None:
     run = stats.run
     # The texts of a background run are logged when the run ends, not when its request ends.
     if content.logged or (run is not None and run.model and run.status is None):

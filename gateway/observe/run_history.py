@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from secrets import token_hex
 from typing import Final
 
-from gateway.observe.request_stats import Phase, RunStats, clock
+from gateway.observe.run_stats import Phase, RunStats, clock
 from gateway.plugins.protocols import Principal
 from gateway.wire.inventory import ListedPhase, ListedRun, RunState
 

@@ -14,8 +14,8 @@ import msgspec
 
 from gateway.config import LogFormat
 from gateway.config.redaction import Redactor
+from gateway.observe.request_context import current_context
 from gateway.observe.request_log import FIELDS, TEXTS
-from gateway.observe.request_stats import current_request
 from gateway.process.log_stream import log_handler
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
@@ -48,7 +48,7 @@ class RedactingFormatter(logging.Formatter):
         return line
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
-        request = current_request()
+        request = current_context()
         if request is not None:
             record.message = f"[{request.id}] {record.message}"
         return super().formatMessage(record)
@@ -83,7 +83,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": message if fields is not None else clean(message),
         }
-        request = current_request()
+        request = current_context()
         if request is not None:
             entry["request_id"] = request.id
         if fields is not None:

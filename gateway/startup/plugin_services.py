@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.access.callers import Caller, as_the_gateway, current_caller, current_principal
 from gateway.answers.embeddings.answer import prepare_embeddings
 from gateway.answers.scoring.answer import prepare_rerank
 from gateway.base.errors import (
@@ -22,6 +21,12 @@ from gateway.base.errors import (
 from gateway.engines.vectors import normalized
 from gateway.models.model_slot import ModelUse
 from gateway.observe.metrics import several_processes
+from gateway.observe.request_context import (
+    RequestContext,
+    as_the_gateway,
+    current_context,
+    current_principal,
+)
 from gateway.plugins.protocols import (
     Delegation,
     InternalAnswer,
@@ -111,14 +116,18 @@ class PluginServices:
         if send is None:
             raise EngineUnavailable("The server is still starting.")
         principal = self._services.authenticator.delegate(delegation.principal)
-        within = current_caller() is not None
+        inside = current_context() is not None
         if principal is not None:
-            principal = _allowed(principal, delegation.models, within=within)
-        caller = Caller(principal, priority=priority, waits_for_room=not within)
-        # In a new task, which has its own current request.
-        return await asyncio.create_task(
-            send(path, body, caller=caller, request_id=request_id, max_bytes=max_bytes)
+            principal = _allowed(principal, delegation.models, within=inside)
+        context = RequestContext(
+            request_id or "",
+            method="POST",
+            principal=principal,
+            priority=priority,
+            waits_for_room=not inside,
         )
+        # In a new task, which has its own current request.
+        return await asyncio.create_task(send(path, body, context=context, max_bytes=max_bytes))
 
     def _served(self, model: str, use: ModelUse, verb: str) -> str:
         """The model's own name. Raises `ConfigurationError` if the model does not support `use`. The error lists models

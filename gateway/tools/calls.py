@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from gateway.observe.metrics import Metrics
-from gateway.observe.request_stats import current_request
+from gateway.observe.request_context import current_context
 from gateway.plugins.protocols import (
     Attributes,
     CallRecord,
@@ -244,7 +244,7 @@ class ToolCalls:
     ) -> ToolResult:
         started = time.monotonic()
         seconds = entry.tool.time_limit
-        current = current_request()
+        current = current_context()
         span: Span | None = None
         if current is not None and current.span is not None:
             span = current.span.child(f"execute_tool {name}")

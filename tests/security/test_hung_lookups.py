@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.access.callers import Caller, called_by
 from gateway.base.net import names
 from gateway.base.net.guard import resolve
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal
 from tests.waiting import wait_until, wait_until_async
 
@@ -41,11 +41,11 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 async def test_an_owner_who_fills_them_is_refused_and_nobody_else(hung: list[str]) -> None:
     """Servers that a request names, whose name servers are silent: as many as it likes."""
-    with called_by(Caller(Principal(name="alice"))):
+    with within(RequestContext("req_1", principal=Principal(name="alice"))):
         waiting = [asyncio.create_task(resolve(f"{n}.example", 80)) for n in range(500)]
         await wait_until_async(lambda: sum(map(asyncio.Task.done, waiting)) == 500 - len(hung))
         assert len(hung) == names.LOOKUPS_OF_EACH
-    with called_by(Caller(Principal(name="bob"))):
+    with within(RequestContext("req_1", principal=Principal(name="bob"))):
         assert await resolve("localhost", 80)
     for each in waiting:
         each.cancel()

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from gateway import hookimpl
 from gateway.base.deltas import CallArgumentsDelta, CallStarted, TextDelta
 from gateway.config.redaction import Redactor
+from gateway.observe.request_context import RequestContext
 from gateway.observe.request_log import LONGEST, ContentPolicy, log_request
-from gateway.observe.request_stats import RequestStats
+from gateway.plugins.protocols import Principal
 from gateway.process.logs import JsonFormatter, RedactingFormatter
 from gateway_testing.pytest_plugin import StartGateway
 from tests.waiting import wait_until
@@ -179,8 +180,8 @@ def test_a_credential_anywhere_in_a_body_is_removed(body: Any, secret: str) -> N
 def test_the_name_of_a_key_cannot_forge_a_field_or_a_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stats = RequestStats("req_1")
-    stats.owner = "eve status=500\nforged"
+    stats = RequestContext("req_1")
+    stats.principal = Principal(name="eve status=500\nforged")
     with caplog.at_level(logging.INFO, "gateway.requests"):
         log_request(stats)
     [line] = [RedactingFormatter(Redactor()).format(record) for record in caplog.records]
@@ -189,7 +190,7 @@ def test_the_name_of_a_key_cannot_forge_a_field_or_a_line(
 
 
 def test_calls_are_logged_with_their_arguments(caplog: pytest.LogCaptureFixture) -> None:
-    stats = RequestStats("req_1")
+    stats = RequestContext("req_1")
     stats.content = content = ContentPolicy(errors_only=False).content()
     content.see([CallStarted(name="weather"), CallArgumentsDelta('{"city": "Rome"}')])
     with caplog.at_level(logging.INFO, "gateway.requests"):

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access.access import hash_key
-from gateway.access.callers import Caller, called_by
 from gateway.base.errors import StoreUnavailable
 from gateway.base.shares import ShareExceeded
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal
 from gateway.storage.files.database import FilesDatabase, ReadTooLong
 from gateway_file_search.words import phrases, words_of_each
@@ -40,7 +40,7 @@ def database(tmp_path: Path) -> Iterator[FilesDatabase]:
 
 @contextmanager
 def working_for(owner: str) -> Iterator[None]:
-    with called_by(Caller(Principal(name=owner))):
+    with within(RequestContext("req_1", principal=Principal(name=owner))):
         yield
 
 

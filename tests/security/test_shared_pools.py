@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from mcp.types import CallToolResult, Tool
 
-from gateway.access.callers import Caller, called_by
 from gateway.base.process_pool import ProcessPool
 from gateway.base.shares import Shares
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal
 from gateway.storage.event_batches import BatchEntry, EventBatchWriter
 from gateway.wire.tools import McpTool
@@ -86,7 +86,7 @@ def test_the_owner_of_a_call_in_a_pool_of_processes_is_never_what_a_request_choo
 
 @contextmanager
 def working_for(owner: str) -> Iterator[None]:
-    with called_by(Caller(Principal(name=owner))):
+    with within(RequestContext("req_1", principal=Principal(name=owner))):
         yield
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from gateway.access.callers import engine_priority
+from gateway.access.engine_priority import engine_priority
 from gateway.answers.completions.raw_output import RawOutput
 from gateway.answers.hints import hints_of
 from gateway.answers.parameter_checks import check_choices, check_completion_request

@@ -11,18 +11,17 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
-from gateway.access.callers import called_by
 from gateway.answers.responses.answer import ResponseAnswer
 from gateway.answers.responses.live_log import LiveLog
 from gateway.answers.responses.log_writer import LogWriter
 from gateway.answers.responses.orphans import Orphans
 from gateway.base.errors import GatewayError, RateLimited, StoreUnavailable
+from gateway.observe.request_context import background_context
 from gateway.observe.request_log import log_request
-from gateway.observe.request_stats import background_request
 from gateway.plugins.protocols import UNFINISHED, ConversationBounds, ResponseStore, StoredResponse
 from gateway.wire.events import Event
 from gateway.wire.ids import new_id
@@ -174,9 +173,7 @@ class BackgroundRuns:
 
     def _begin(self, run: ResponseAnswer, stored: int = 0) -> None:
         live = LiveLog()
-        # Set the caller also for a response that was taken over, which has no current request.
-        with nullcontext() if run.scope.caller is None else called_by(run.scope.caller):
-            task = asyncio.create_task(self._run(run, live, stored))
+        task = asyncio.create_task(self._run(run, live, stored))
         self._running[run.output.response.id] = _Running(run, task, live)
 
     def live(self, response_id: str) -> LiveLog | None:
@@ -213,8 +210,8 @@ class BackgroundRuns:
         """Run a response to its end. If everything was stored, the lease is released. Otherwise it expires, and another
         process ends the response."""
         response_id = run.output.response.id
-        stats = background_request(run.scope.stats, new_id("req_"), run.output.plan.owner)
-        stats.enter()
+        context = background_context(run.scope.stats, new_id("req_"), run.scope.context)
+        context.enter()
         try:
             if run.output.plan.stream:
                 writer = self._writers[response_id] = LogWriter(self._store, run, live, stored)
@@ -243,8 +240,8 @@ class BackgroundRuns:
             self._running.pop(response_id, None)
             self._writers.pop(response_id, None)
             live.end()
-            stats.end_span()
-            log_request(stats, line=run.services.config.server.access_log)
+            context.end_span()
+            log_request(context, line=run.services.config.server.access_log)
 
     def stop(self, error: GatewayError) -> None:
         """Prepare for the end of the process: take over no more responses, and hand over the queued ones.

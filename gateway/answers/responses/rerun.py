@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.access.callers import Caller, called_by
 from gateway.answers.responses.answer import ResponseAnswer, prepare_response
 from gateway.answers.responses.plan import Plan
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import StoredResponse
 from gateway.services import Services
+from gateway.wire.ids import new_id
 from gateway.wire.request import decode_response_request
 
 
@@ -25,7 +26,8 @@ async def recreate_run(record: StoredResponse, services: Services) -> ResponseAn
     is no HTTP request."""
     assert record.request is not None, "who asks has looked"
     request = decode_response_request(record.request)
-    with called_by(Caller(services.authenticator.owner(record.owner))):
+    principal = services.authenticator.owner(record.owner)
+    with within(RequestContext(new_id("req_"), route="background", principal=principal)):
         run = await prepare_response(
             request, services, size=len(record.request), owner=record.owner, stored=record
         )

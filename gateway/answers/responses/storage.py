@@ -15,7 +15,7 @@ from gateway.answers.responses.plan import Plan
 from gateway.answers.run_scope import RunScope
 from gateway.base.errors import ConversationFull, GatewayError, StoreUnavailable
 from gateway.items.assembler import ResponseAssembler
-from gateway.observe.request_stats import clock
+from gateway.observe.run_stats import clock
 from gateway.plugins.protocols import UNFINISHED, ResponseStore, StoredResponse
 from gateway.services import Services
 from gateway.wire.response import snapshot

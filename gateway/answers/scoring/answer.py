@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
-from gateway.access.callers import engine_priority
+from gateway.access.engine_priority import engine_priority
 from gateway.answers.pooled_run import run_pooled
 from gateway.answers.run_scope import RunScope
 from gateway.base.errors import EngineError, Unsupported

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.access.callers import Caller, called_by, engine_priority
+from gateway.access.engine_priority import engine_priority
+from gateway.observe.request_context import RequestContext, within
 
 LAST = SimpleNamespace(last_priority=50)
 ARRIVAL = SimpleNamespace(last_priority=None)
@@ -31,7 +32,7 @@ ARRIVAL = SimpleNamespace(last_priority=None)
 def test_work_that_no_client_waits_for_comes_later(
     engine: object, added: int, asked: int | None, priority: int
 ) -> None:
-    with called_by(Caller(priority=added)):
+    with within(RequestContext("req_1", priority=added)):
         assert engine_priority(engine, asked) == priority
 
 

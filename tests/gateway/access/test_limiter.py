@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.access.callers import Caller, called_by
 from gateway.access.limiter import Limiter, duration
 from gateway.base.errors import RequestLimitReached, StoreUnavailable, TokenLimitReached
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import LimitState, Principal, PrincipalLimits, SettledRequest
 from gateway.storage.limit_table import LimitTable
 from tests.waiting import wait_until_async
@@ -94,8 +94,8 @@ async def test_a_request_whose_admission_is_not_answered_is_counted_no_longer(wh
 
 
 async def test_headers_are_those_of_openai() -> None:
-    limiter, caller = Limiter(None), Caller(ADA)
-    with called_by(caller):
+    limiter, caller = Limiter(None), RequestContext("req_1", principal=ADA)
+    with within(caller):
         await limiter.admit(ADA, prompt=50, output=10)
     headers = {name.decode(): value.decode() for name, value in caller.limit_headers}
     assert headers == {
@@ -110,8 +110,8 @@ async def test_headers_are_those_of_openai() -> None:
 
 async def test_a_key_that_is_refused_is_refused_before_its_next_request_is_prepared() -> None:
     counters = Hung()
-    limiter, caller = Limiter(counters), Caller(ADA)
-    with called_by(caller):
+    limiter, caller = Limiter(counters), RequestContext("req_1", principal=ADA)
+    with within(caller):
         for _ in range(3):
             await limiter.admit(ADA, prompt=1, output=1)
         with pytest.raises(RequestLimitReached):

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.access import usage_meter
 from gateway.access.usage_meter import OTHERS, UsageMeter
-from gateway.observe.request_stats import RunStats
+from gateway.observe.run_stats import RunStats
 from gateway.plugins.protocols import WIDTH_SECONDS, Principal, UsageCount, UsageWidth
 from gateway.storage import usage_table
 from gateway.storage.usage_table import UsageTable

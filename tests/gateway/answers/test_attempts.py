@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.access.callers import Caller, called_by
 from gateway.access.limiter import Limiter
 from gateway.answers.attempts import Attempts
 from gateway.base.errors import EngineError, RequestLimitReached
 from gateway.observe.metrics import Metrics
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal, PrincipalLimits
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ def attempts(limiter: Limiter) -> Attempts[str]:
 async def test_a_request_that_was_admitted_is_not_refused_at_its_next_model() -> None:
     """Others of its key that wait for their preparation, or are refused, do not end it."""
     limiter = Limiter(None)
-    with called_by(Caller(ADA)):
+    with within(RequestContext("req_1", principal=ADA)):
         tried = attempts(limiter)
         async with tried:
             assert await tried.begin() == "first"
@@ -54,7 +54,7 @@ async def test_a_request_that_was_admitted_is_not_refused_at_its_next_model() ->
 
 async def test_a_request_is_being_prepared_until_the_first_context_is_left() -> None:
     limiter = Limiter(None)
-    with called_by(Caller(ADA)):
+    with within(RequestContext("req_1", principal=ADA)):
         tried = attempts(limiter)
         for _ in range(2):
             async with tried:

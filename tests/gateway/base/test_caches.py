@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.callers import Caller, called_by
 from gateway.base.caches import ComputedCache, LruCache
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Media, Principal
 
 
@@ -65,7 +65,7 @@ def test_nobodys_values_go_for_those_of_who_has_more(
 ) -> None:
     cache, kept = LruCache[tuple[str, int], int](most), set[tuple[str, int]]()
     for owner, number in puts:
-        with called_by(Caller(Principal(name=owner))):
+        with within(RequestContext("req_1", principal=Principal(name=owner))):
             cache.put((owner, number), number)
         before = {*kept, (owner, number)}
         kept = {key for key in before if key in cache}
@@ -78,7 +78,7 @@ def test_nobodys_values_go_for_those_of_who_has_more(
 def test_who_puts_much_into_a_cache_pushes_out_nothing_of_others() -> None:
     cache = LruCache[tuple[str, int], int](8, max_size=800)
     for owner, many in (("bob", 2), ("carol", 3), ("alice", 1000)):
-        with called_by(Caller(Principal(name=owner))):
+        with within(RequestContext("req_1", principal=Principal(name=owner))):
             for number in range(many):
                 cache.put((owner, number), number, 100)
     for owner, number in (("bob", 0), ("bob", 1), ("carol", 0), ("carol", 2), ("alice", 999)):
@@ -104,7 +104,7 @@ def test_the_oldest_of_who_has_most_goes(
             if key in kept:
                 kept[key] = kept.pop(key)
             continue
-        with called_by(Caller(Principal(name=owner))):
+        with within(RequestContext("req_1", principal=Principal(name=owner))):
             cache.put(key, 1, size)
         kept.pop(key, None)
         kept[key] = owner, size
@@ -141,7 +141,7 @@ def test_a_full_cache_of_many_owners_looks_at_few_of_them() -> None:
     cache = LruCache[CountingKey, int](500)
     CountingKey.compared = 0
     for number in range(2000):
-        with called_by(Caller(Principal(name=f"owner {number}"))):
+        with within(RequestContext("req_1", principal=Principal(name=f"owner {number}"))):
             cache.put(CountingKey(), number)
     assert CountingKey.compared < 10 * 2000
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.callers import Caller, called_by
 from gateway.base.shares import (
     FairThreads,
     ShareExceeded,
@@ -21,6 +20,7 @@ from gateway.base.shares import (
     current_owner,
     share_threads,
 )
+from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 @contextmanager
 def working_for(owner: str) -> Iterator[None]:
-    with called_by(Caller(Principal(name=owner))):
+    with within(RequestContext("req_1", principal=Principal(name=owner))):
         yield
 
 

@@ -287,7 +287,7 @@ def test_a_terminal_shows_a_bar_and_a_log_lines(cache: Path, hub_server: HubServ
         out, err = running.communicate(timeout=300)
     assert out == "o/m-GGUF:Q4_K_M is in the cache (4.0 MB).\n"
     percents = re.findall(
-        r"INFO +gateway\.hub: downloading o/m-GGUF:Q4_K_M: (\d+) % of 4\.0 MB", err
+        r"INFO +gateway\.models\.hub: downloading o/m-GGUF:Q4_K_M: (\d+) % of 4\.0 MB", err
     )
     assert percents[-1] == "100"
     assert 5 <= len(percents) <= 10

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.request_stats import MAX_PHASES, LiveGeneration, RunStats, clock
 from gateway.observe.run_history import RunHistory, listed_run
+from gateway.observe.run_stats import MAX_PHASES, LiveGeneration, RunStats, clock
 from gateway.plugins.protocols import Principal
 from gateway.wire.response import Usage
 

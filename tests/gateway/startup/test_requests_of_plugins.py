@@ -13,10 +13,9 @@ import openai
 import pytest
 
 from gateway import hookimpl
-from gateway.access.callers import current_caller
 from gateway.answers import run_scope
 from gateway.base.errors import RateLimited
-from gateway.observe.request_stats import current_request
+from gateway.observe.request_context import current_context
 from gateway.plugins.protocols import (
     GatewayServices,
     InternalAnswer,
@@ -52,13 +51,13 @@ class Asking:
     async def ask(self) -> InternalAnswer:
         if self.embeds:
             await self.services.embedder("m").embed(["x"])
-        before = current_request(), current_caller()
+        before = current_context()
         answer = await self.services.send(
             "/v1/chat/completions",
             self.body,
             delegation=self.services.delegation(models=["guard"]),
         )
-        assert (current_request(), current_caller()) == before, "its own request goes on"
+        assert current_context() is before, "its own request goes on"
         self.answers.append(answer)
         return answer
 

@@ -112,6 +112,11 @@ def configuration(folder: Path, **tables: Any) -> dict[str, Any]:
     """A gateway with a scripted model `m`; `tables` are those of `[tools.mcp]`, and `server`."""
     scenario = folder / "scenario.json"
     scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    for server in tables.get("servers", {}).values():
+        if server.get("command") == COMMAND:
+            # On a busy machine its process takes long to start; a server that is late is left out.
+            server.setdefault("connect_timeout", 300)
+            server.setdefault("offer_timeout", 300)
     return {
         "server": tables.pop("server", {}),
         "models": {"m": {"engine": "scripted", "path": str(scenario)}},

@@ -11,13 +11,13 @@ import gateway_chat_template
 import gateway_memory
 import gateway_parsers
 import gateway_scripted
-from gateway.access.callers import Caller, called_by, current_principal
 from gateway.answers.responses.answer import response_answer
 from gateway.answers.responses.background import BackgroundRuns
 from gateway.answers.responses.plan import make_plan
 from gateway.base.errors import ServerShuttingDown
 from gateway.base.shares import current_owner
 from gateway.config import Config, ModelConfig
+from gateway.observe.request_context import RequestContext, current_principal, within
 from gateway.plugins.loading import load_plugins
 from gateway.plugins.protocols import Principal
 from gateway.startup.service_opening import open_services
@@ -81,7 +81,7 @@ async def test_a_run_that_is_taken_over_works_for_its_owner(
         assert store is not None
         runs = BackgroundRuns(store, lease_seconds=60)
         async with runs.maintenance():
-            with called_by(Caller(ada)):
+            with within(RequestContext("req_1", principal=ada)):
                 request = convert_response_request(
                     {"model": "m", "input": "Say it.", "background": True}
                 )

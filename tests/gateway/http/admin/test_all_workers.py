@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.admin.all_workers import MAX_RUNNING, Question, answer, merged, runs_here
-from gateway.observe.request_stats import RunStats, clock
 from gateway.observe.run_history import RunHistory, listed_run
+from gateway.observe.run_stats import RunStats, clock
 from gateway.wire.inventory import ListedRun, RunList
 
 RUN = listed_run(RunStats("chat"), None)

@@ -15,7 +15,7 @@ from gateway.http.connections.client_connection import (
     chunked_connection,
     connection_of,
 )
-from gateway.observe.request_stats import RequestStats
+from gateway.observe.request_context import RequestContext
 from tests.canned_connections import Canned, CannedTransport
 from tests.waiting import wait_until_async
 
@@ -183,8 +183,8 @@ async def test_work_ends_when_the_client_leaves_and_the_request_goes_on(own: boo
         finally:
             ended.append(True)
 
-    async def answer() -> RequestStats:
-        stats = RequestStats("mine")
+    async def answer() -> RequestContext:
+        stats = RequestContext("mine")
         stats.enter()
         with WhileConnected(client.scope, client.receive):
             await work()

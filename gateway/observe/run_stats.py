@@ -1,4 +1,4 @@
-"""Measured values of one request, for the log, metrics and traces: owner, route, model, start of each phase, outcome.
+"""Measured values of one run, for the log, metrics and traces: model, start of each phase, outcome.
 
 Each time is recorded once. Nothing is done per token.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import count
 from typing import Final, Literal, Protocol
 
@@ -17,8 +16,6 @@ from msgspec import Struct
 from gateway.base.deltas import Delta
 from gateway.plugins.protocols import Span
 from gateway.wire.response import ResponseStatus, Usage
-
-_current: ContextVar[RequestStats | None] = ContextVar("gateway_request", default=None)
 
 clock = time.monotonic
 """The clock of all recorded times, in seconds. A time of 0.0 means that the phase was not reached."""
@@ -78,11 +75,6 @@ class LiveTool(Struct, frozen=True):
     name: str
 
 
-def current_request() -> RequestStats | None:
-    """The request for which the current task runs; None outside of requests."""
-    return _current.get()
-
-
 class RunStats:
     """The measured values of one run: a response, a completion, an embedding or a scoring."""
 
@@ -113,9 +105,9 @@ class RunStats:
         "usage",
     )
 
-    def __init__(self, api: str) -> None:
-        """`api` is the short name of the API, such as `responses` or `chat`. The run belongs to the current request.
-        The first run of a request starts at the request's arrival, later ones start now."""
+    def __init__(self, api: str, request_id: str = "", span: Span | None = None) -> None:
+        """`api` is the short name of the API, such as `responses` or `chat`. `request_id` and `span` are those of the
+        request to which the run belongs, if any. See `RequestContext.new_run`."""
         self.api = api
         self.model = ""
         """Name of the model; "" until the run has a place in the queue."""
@@ -152,16 +144,11 @@ class RunStats:
         self.engine_request_id = ""
         """The engine's id of the last generation. A remote server receives it as `X-Request-Id`."""
         self.usage: Usage | None = None
-        request = _current.get()
-        self.request_id = "" if request is None else request.id
+        self.request_id = request_id
         self.content: Content | None = None
         """The texts of the request, if they are logged."""
-        self.span = None if request is None else request.span
+        self.span = span
         """The span of the request, if it is traced."""
-        if request is not None and request.run is None:
-            request.run = self
-            self.started = request.started
-            self.content = request.content
 
     @property
     def queue_seconds(self) -> float | None:
@@ -220,91 +207,3 @@ class RunStats:
     def _keep(self, phase: Phase) -> None:
         if self.phases is not None and len(self.phases) < MAX_PHASES:
             self.phases.append(phase)
-
-
-class RequestStats:
-    """One request of a client: an HTTP request, one `response.create` of a WebSocket, or a background run."""
-
-    __slots__ = (
-        "client",
-        "client_left",
-        "content",
-        "error_code",
-        "id",
-        "method",
-        "owner",
-        "route",
-        "run",
-        "span",
-        "started",
-        "status",
-    )
-
-    def __init__(self, request_id: str, *, method: str = "", route: str = "") -> None:
-        self.id = request_id
-        self.method = method
-        self.route = route
-        """The route's path template. The path itself may contain ids."""
-        self.owner: str | None = None
-        """The name of the principal; None in anonymous mode."""
-        self.started = clock()
-        self.status = 0
-        """The HTTP status; 0 before the answer begins."""
-        self.error_code: str | None = None
-        self.client: str | None = None
-        """The client's address, if it is logged."""
-        self.client_left = False
-        self.content: Content | None = None
-        """The texts of the request, if they are logged."""
-        self.span: Span | None = None
-        """The span of the request, if it is traced."""
-        self.run: RunStats | None = None
-        """The request's first run, if it has one."""
-
-    @property
-    def seconds(self) -> float:
-        """Time since the request's arrival."""
-        return clock() - self.started
-
-    def end_span(self) -> None:
-        """End the request's span, if it is traced."""
-        if self.span is None:
-            return
-        attributes: dict[str, str | int | float | bool | list[str]] = {
-            "gateway.request_id": self.id
-        }
-        name = None
-        if self.method:
-            name = f"{self.method} {self.route}"
-            attributes |= {"http.request.method": self.method, "http.route": self.route}
-        if self.status:
-            attributes["http.response.status_code"] = self.status
-        error = self.error_code
-        if (run := self.run) is not None:
-            attributes["gateway.api"] = run.api
-            if run.response_id:
-                attributes["gen_ai.response.id"] = run.response_id
-            if run.status is not None:
-                attributes["gateway.run.status"] = run.status
-            error = run.error_code or error
-        if self.client_left:
-            attributes["gateway.client_left"] = True
-        self.span.end(attributes, name=name, error=error)
-
-    def enter(self) -> None:
-        """Make this the current request of the calling task and of tasks that it starts from now on."""
-        _current.set(self)
-
-
-def background_request(run: RunStats, request_id: str, owner: str | None) -> RequestStats:
-    """Create the request of a background run, which continues after the client's request has ended.
-
-    It has the id of the client's request if this process received it, otherwise `request_id`.
-    """
-    stats = RequestStats(run.request_id or request_id, route="background")
-    stats.owner, stats.run, stats.content = owner, run, run.content
-    stats.started = run.started
-    if run.span is not None:
-        # The span of the client's request ends with its answer.
-        stats.span = run.span = run.span.child("background")
-    return stats
