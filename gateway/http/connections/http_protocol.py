@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.http.connections.client_certificates import resumes_session_before, tls_extension
 from gateway.http.connections.client_connection import SCOPE_KEY, ClientConnection
 from gateway.http.connections.connections import SendMonitor, ServingConfig, raw_error
+from gateway.http.connections.joined_head import JoinedHeadTransport
 from gateway.http.connections.unchunked import UnchunkedTransport
 
 MAX_HEAD: Final = 65_536
@@ -105,8 +106,9 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     # Connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        super().connection_made(transport)
-        self._connection = ClientConnection(transport, self.flow.resume_reading)
+        joined = JoinedHeadTransport(transport, self.loop)
+        super().connection_made(joined)
+        self._connection = ClientConnection(joined, self.flow.resume_reading)
         if len(self.connections) > self._limits.most and not self._limits.close_idle():
             self._limits.refused += 1
             self._end(raw_error(503, "This server has too many connections. Try again later."))
@@ -225,6 +227,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._unanswered:
             self._last_words = raw_error(400, "A WebSocket begins after the answers to the requests before it. Wait for them.")  # fmt: skip
             return
+        assert isinstance(self.transport, JoinedHeadTransport)
+        self.transport = self.transport.inner
         super().handle_websocket_upgrade()
 
     # Callbacks of the parser

@@ -4,18 +4,19 @@ closed."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
+
+from gateway.http.connections.delegating_transport import DelegatingTransport
 
 _CHUNKED: Final = b"\r\ntransfer-encoding: chunked\r\n"
 
 
-class UnchunkedTransport(asyncio.Transport):
+class UnchunkedTransport(DelegatingTransport):
     """A transport that removes the chunk framing from an answer's body. uvicorn sends chunks to HTTP/1.0 clients too,
     which a server must not do (RFC 9112, 6.1). Relies on uvicorn writing the head, and each chunk, in one call."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._transport = transport
+    def __init__(self, inner: asyncio.Transport) -> None:
+        super().__init__(inner)
         self._is_head = True
         self._is_chunked = False
 
@@ -24,7 +25,7 @@ class UnchunkedTransport(asyncio.Transport):
         if self._is_head:
             self._write_head(written)
         else:
-            self._transport.write(_content(written) if self._is_chunked else written)
+            self.inner.write(_content(written) if self._is_chunked else written)
 
     def _write_head(self, head: bytes) -> None:
         if head.startswith(b"HTTP/1.1 100 "):
@@ -33,22 +34,7 @@ class UnchunkedTransport(asyncio.Transport):
         lines, end, rest = head.partition(b"\r\n\r\n")
         plain = (lines + b"\r\n").replace(_CHUNKED, b"\r\n", 1)
         self._is_chunked = len(plain) < len(lines) + 2
-        self._transport.write(plain + end[2:] + rest)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
+        self.inner.write(plain + end[2:] + rest)
 
 
 def _content(chunks: bytes) -> bytes:
