@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -34,6 +34,8 @@ _MAX_TOKENS = 1 << 40
 """Maximum number of tokens of one kind that are counted for one run."""
 
 
+_MAX_ENDED = 64
+"""Maximum number of runs that have ended and are not counted yet."""
 MAX_NAMES = 10_000
 """Maximum number of principals that are counted under their own names, per process and day. Names of API keys are
 always counted and are not included."""
@@ -62,8 +64,10 @@ class UsageMeter:
         self._names: set[str] = set()
         """Principals other than API keys that were counted under their own names on `_day`."""
         self._day = 0
-        self.last_used: dict[str, float] = {}
-        """Unix time at which the last run of each principal ended, for the `MAX_NAMES` most recent principals."""
+        self._last_used: dict[str, float] = {}
+        self._ended: list[tuple[RunStats, Principal | None, bool, float]] = []
+        """Runs that are not counted yet, with their principals, whether each counts as a request, and the Unix time of
+        its end."""
         self._sums: dict[Key, Numbers] = {}
         """Sums by minute that are not written yet."""
         self._batch: tuple[str, Sequence[UsageCount]] | None = None
@@ -75,15 +79,34 @@ class UsageMeter:
         self, run: RunStats, principal: Principal | None, *, is_request: bool = True
     ) -> None:
         """Count a run that has ended, and call the plugins' hook. `is_request`: whether the run counts as a request."""
+        self._ended.append((run, principal, is_request, self._clock()))
+        if self._hook is not None or len(self._ended) >= _MAX_ENDED:
+            self._count_ended()
+
+    @property
+    def last_used(self) -> Mapping[str, float]:
+        """Unix time at which the last run of each principal ended, for the `MAX_NAMES` most recent principals."""
+        self._count_ended()
+        return self._last_used
+
+    def _count_ended(self) -> None:
+        """Count the runs that have ended: many together cost a fraction."""
+        ended, self._ended = self._ended, []
+        for each in ended:
+            self._count(*each)
+
+    def _count(
+        self, run: RunStats, principal: Principal | None, is_request: bool, now: float
+    ) -> None:
         usage = run.usage
-        minute = int(self._clock() // _MINUTE)
+        minute = int(now // _MINUTE)
         day = minute // _MINUTES["1d"]
         name = None if principal is None else self._counted_name(principal.name, day)
         if name is not None:
-            self.last_used.pop(name, None)
-            self.last_used[name] = self._clock()
-            if len(self.last_used) > MAX_NAMES:
-                del self.last_used[next(iter(self.last_used))]
+            self._last_used.pop(name, None)
+            self._last_used[name] = now
+            if len(self._last_used) > MAX_NAMES:
+                del self._last_used[next(iter(self._last_used))]
         key = (minute, run.api, name, run.model)
         if usage is None:
             numbers: Numbers = (int(is_request), 0, 0, 0, 0)
@@ -151,6 +174,7 @@ class UsageMeter:
 
     async def _write(self) -> None:
         async with self._writing:
+            self._count_ended()
             while self._batch is not None or self._sums:
                 if self._batch is None:
                     sums, self._sums = self._sums, {}

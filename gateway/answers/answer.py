@@ -11,7 +11,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gateway.answers.attempts import Attempts
 from gateway.answers.run_scope import RunScope
@@ -26,6 +26,8 @@ from gateway.wire.response import ResponseStatus, Usage
 PlanT = TypeVar("PlanT")
 OutT = TypeVar("OutT")
 OutputT = TypeVar("OutputT", bound="Output[Any]")
+
+_NO_LIMIT: Final = nullcontext()
 
 
 class Output(ABC, Generic[OutT]):
@@ -203,7 +205,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         """Make the answer, writing its parts to `sink` when they are ready. Returns the end of the answer, which the
         caller sends; or None if another process has ended the answer, or will end it."""
         scope = self.scope
-        with scope.registered():
+        with scope:
             kept: bool | None = None
             try:
                 rest: OutT | None = None
@@ -305,7 +307,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         """Return a context in which `held` is released after a time limit, so that the client sees the start of the
         stream. There is no limit while another model may still answer."""
         if held is None or attempts is not None:
-            return nullcontext()
+            return _NO_LIMIT
         seconds = self.services.config.server.ping_interval or MAX_HELD_SECONDS
         return held.released_after(min(seconds, MAX_HELD_SECONDS))
 

@@ -35,8 +35,8 @@ _held: ContextVar[tuple[Admission, ...]] = ContextVar("gateway.held_places", def
 class RunScope:
     """The part that runs of all APIs have in common.
 
-    A run reserves a place in the queue, does its work within `stoppable`, and then reads `error` and `cancelled`. The
-    scope does not refer to its run, so that both are freed without the garbage collector.
+    A run reserves a place in the queue, does its work within `stoppable`, and then reads `error` and `cancelled`. Within
+    the context of the scope, a shutdown waits for the run. The scope does not refer to its run, so that both are freed without the garbage collector.
     """
 
     def __init__(
@@ -209,9 +209,12 @@ class RunScope:
             )
         return True
 
-    def registered(self) -> _Registered:
-        """Return a context in which a shutdown waits for the run, and stops it after a time limit."""
-        return _Registered(self)
+    def __enter__(self) -> None:
+        """Register the run: a shutdown waits for it, and stops it after a time limit."""
+        self._services.runs.add(self)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._services.runs.discard(self)
 
     def stoppable(self) -> _Stoppable:
         """Return the context of the work. The deadline, `stop` and `cancel` end the work early.
@@ -306,21 +309,6 @@ class _Turn:
                 f"The model '{model}' had no place within {WAIT_WITHIN:g} seconds for a request that is sent for another one, which "
                 "holds a place. Retry later."
             ) from None
-
-
-class _Registered:
-    """See `RunScope.registered`."""
-
-    __slots__ = ("_scope",)
-
-    def __init__(self, scope: RunScope) -> None:
-        self._scope = scope
-
-    def __enter__(self) -> None:
-        self._scope._services.runs.add(self._scope)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._scope._services.runs.discard(self._scope)
 
 
 class _Stoppable:

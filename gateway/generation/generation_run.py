@@ -14,7 +14,7 @@ from gateway.base.deltas import Delta, joined
 from gateway.base.errors import EngineError, GatewayError
 from gateway.generation.engine_request import constraint_for, stops_in_text
 from gateway.generation.generation import Generation, GenerationSettings
-from gateway.generation.intake import Intake
+from gateway.generation.intake import MAX_TOGETHER, Intake
 from gateway.generation.policies import OutputFilters
 from gateway.generation.single_tokens import token_by_token
 from gateway.generation.sinks import ACCEPTED, HeldSink
@@ -46,9 +46,6 @@ from gateway.plugins.protocols import (
 )
 from gateway.tools.called_names import called_names
 
-MAX_TOGETHER = 64
-"""Maximum number of outputs that are parsed together, and of outputs that are read before other tasks may run. For the
-latter, every 256 characters count as one more output."""
 _FEW = 16
 """A generation of at most this many tokens is not read in a task of its own, which would cost more than it saves."""
 _BROKEN = ("error", "abort")
@@ -156,11 +153,14 @@ class GenerationRun(Generic[OutT]):
         self._together = together and plain and not settings.thinking_budget
         self._kept: list[EngineOutput] = []
         """Outputs that are not parsed yet, if several are parsed together."""
-        self._pushes = model.pushing is not None and plain and not self._together
-        """Whether the engine may push outputs as it receives them, because they are only parsed, written and sent."""
+        self._pushes = model.pushing is not None and plain
+        """Whether the engine may push outputs as it receives them, because they are only kept, or parsed, written and
+        sent."""
         limit = generation.request.sampling.max_tokens
         self._is_short = limit is not None and limit <= _FEW
-        self._intake = Intake(self.parser.feed, writer.feed, sink)
+        self._intake = Intake(
+            self.parser.feed, writer.feed, sink, self._kept if self._together else None
+        )
 
     @property
     def generated(self) -> int:
@@ -268,10 +268,12 @@ class GenerationRun(Generic[OutT]):
     async def _read_together(self) -> None:
         """Read the engine's outputs up to the last one, and parse many of them together. Used if no output is sent
         before the end."""
-        intake, kept = self._intake, self._kept
+        intake, kept, pushes = self._intake, self._kept, self._pushes
         read_at_once = 0
-        async with aclosing(self._outputs()) as outputs:
+        outputs = self._outputs()
+        try:
             async for output in outputs:
+                intake.is_open = False
                 if not self.has_answered:
                     await self._begin_answer(output)
                 intake.tokens += len(output.token_ids)
@@ -289,6 +291,11 @@ class GenerationRun(Generic[OutT]):
                     if read_at_once >= MAX_TOGETHER:
                         read_at_once = 0
                         await asyncio.sleep(0)
+                if pushes and self.at:
+                    intake.is_open = True
+        finally:
+            intake.is_open = False
+            await outputs.aclose()
 
     async def _begin_answer(self, output: EngineOutput) -> None:
         """Note the first output. Unless it reports a failure, release the held sink."""

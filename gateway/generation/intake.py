@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Generic
+from typing import Final, Generic
 
 from gateway.base.deltas import Delta
 from gateway.generation.sinks import ACCEPTED
 from gateway.generation.writers import OutT, Sink
 from gateway.plugins.protocols import EngineOutput
+
+MAX_TOGETHER: Final = 64
+"""Maximum number of outputs that are parsed together, and of outputs that are read before other tasks may run. For the
+latter, every 256 characters count as one more output."""
 
 
 class Intake(Generic[OutT]):
@@ -21,14 +25,17 @@ class Intake(Generic[OutT]):
     wait: the sink keeps the rest.
     """
 
-    __slots__ = ("_read", "_sending", "_write", "is_open", "sink", "tokens")
+    __slots__ = ("_kept", "_read", "_sending", "_write", "is_open", "sink", "tokens")
 
     def __init__(
         self,
         read: Callable[[EngineOutput], Sequence[Delta]],
         write: Callable[[Sequence[Delta]], OutT],
         sink: Sink[OutT],
+        kept: list[EngineOutput] | None,
     ) -> None:
+        """`kept`: a list to which outputs are added, up to `MAX_TOGETHER`, instead of being parsed, written and sent;
+        None if they are not kept."""
         self.tokens = 0
         """Number of tokens so far."""
         self.is_open = False
@@ -37,6 +44,7 @@ class Intake(Generic[OutT]):
         self.sink = sink
         self._read = read
         self._write = write
+        self._kept = kept
         self._sending: asyncio.Future[None] | None = None
         """The unfinished sending of the last output, if the sink did not accept it immediately; or a future with an
         error."""
@@ -68,6 +76,10 @@ class Intake(Generic[OutT]):
             self.is_open = False
             return False
         self.tokens += len(output.token_ids)
+        if (kept := self._kept) is not None:
+            kept.append(output)
+            self.is_open = len(kept) < MAX_TOGETHER
+            return True
         try:
             deltas = self._read(output) if output.deltas is None else output.deltas
             if not (out := self._write(deltas)) or (taken := self.sink(out)) is ACCEPTED:

@@ -46,6 +46,8 @@ _LATENCY_SECONDS = (
     0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680,
 )  # fmt: skip
 _TOKENS = (*(step * 10**power for power in range(6) for step in (1, 2, 5)), 1_000_000)
+_MAX_ENDED = 64
+"""Maximum number of runs that have ended and are not counted yet."""
 _MAX_ID_LENGTH = 100
 """Maximum characters of a request id in an exemplar. OpenMetrics limits an exemplar's labels to 128 in total."""
 
@@ -167,6 +169,8 @@ class Metrics:
             ["model", "next"], registry=registry,
         )  # fmt: skip
         self._certificate: Gauge | None = None
+        self._ended: list[RunStats] = []
+        """Runs that have ended and are not counted yet."""
         self._added: dict[Counter, int] = {}
         """Amounts that are not yet added to their counters; see `_add`."""
         self._answered: dict[tuple[str, int], Counter] = {}
@@ -247,7 +251,18 @@ class Metrics:
         self._store_seconds.labels("failed" if failed else "completed").observe(seconds)
 
     def run_finished(self, run: RunStats) -> None:
-        """Count a run that has ended. Completions, embeddings and scorings use the statuses of responses."""
+        """Count a run that has ended, at the next `refresh` or after `_MAX_ENDED` runs: counting many together costs a
+        fraction. Completions, embeddings and scorings use the statuses of responses."""
+        self._ended.append(run)
+        if len(self._ended) >= _MAX_ENDED:
+            self._count_ended()
+
+    def _count_ended(self) -> None:
+        ended, self._ended = self._ended, []
+        for run in ended:
+            self._count_run(run)
+
+    def _count_run(self, run: RunStats) -> None:
         if run.status is None:
             return
         self._count(run.model, run.status, run.usage)
@@ -309,6 +324,7 @@ class Metrics:
 
         If there are several workers, each calls this once a second, because a scrape reaches only one of them.
         """
+        self._count_ended()
         added, self._added = self._added, {}
         for counter, amount in added.items():
             counter.inc(amount)

@@ -81,7 +81,7 @@ class EmbeddingRun:
 
     async def run(self) -> EmbeddingList | None:
         """Return the whole answer; None if it failed."""
-        with self.scope.registered():
+        with self.scope:
             return await self._run(self._answer)
 
     async def vectors(self) -> Sequence[array[float]] | None:

@@ -68,7 +68,7 @@ class ScoringRun:
 
     async def answer(self, make: Callable[[ScoreResult], T]) -> T | None:
         """Return the result of `make` for the scores; None if the request failed."""
-        with self.scope.registered():
+        with self.scope:
             return await self._through(make)
 
     async def scores(self) -> Sequence[float] | None:

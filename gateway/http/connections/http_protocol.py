@@ -244,11 +244,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             scope["extensions"] = {"tls": self._tls}
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
+        self._head += len(url)
+        if self._head > MAX_HEAD:
+            self._stop(*_TOO_LONG)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)  # the colon, a space, and CRLF
+        self._head += len(name) + len(value) + 4  # the colon, a space, and CRLF
+        if self._head > MAX_HEAD:
+            self._stop(*_TOO_LONG)
         self._headers += 1
         if self._headers > MAX_HEADERS:
             self._stop(431, f"The request has more than {MAX_HEADERS} headers. Send fewer.")
@@ -338,11 +342,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._stop(400, "The request's target has no path.")
         self.headers[:] = [each for each in self.headers if each[0] != b"host"]
         self.headers.append((b"host", host))
-
-    def _count(self, size: int) -> None:
-        self._head += size
-        if self._head > MAX_HEAD:
-            self._stop(*_TOO_LONG)
 
     def _stop(self, status: int, message: str) -> None:
         """Refuse the request: stop the parser. `data_received` then sends the error."""

@@ -158,15 +158,22 @@ def test_whatever_the_order_of_changes_and_looks_the_last_keys_are_used(
 
         steps = [add(store, key(name)).__await__() for name in names]
         steps.append(looks().__await__())
-        while steps:
-            chosen = data.draw(st.integers(0, len(steps) - 1))
-            try:
-                waiting = next(steps[chosen])
-            except StopIteration:
-                del steps[chosen]
-                continue
-            if waiting is not None:  # a thread's work
-                await asyncio.wait([waiting])
+        try:
+            while steps:
+                chosen = data.draw(st.integers(0, len(steps) - 1))
+                try:
+                    waiting = next(steps[chosen])
+                except StopIteration:
+                    del steps[chosen]
+                    continue
+                if waiting is not None:  # a thread's work
+                    await asyncio.wait([waiting])
+        finally:
+            # Hypothesis may end an example early, and a coroutine that is thrown away in its middle warns.
+            for each in steps:
+                for waiting in each:
+                    if waiting is not None:
+                        await asyncio.wait([waiting])
         await keys.load()
         assert all(accepted(authenticator, name) for name in names)
 

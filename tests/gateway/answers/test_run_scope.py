@@ -66,7 +66,7 @@ def scope(services: Services) -> RunScope:
 
 async def carry_out(scope: RunScope, work: Work) -> None:
     """What a run does with its scope."""
-    with scope.registered(), scope.stoppable():
+    with scope, scope.stoppable():
         async with scope.turn:
             await work()
 
@@ -104,7 +104,7 @@ async def test_work_that_ends_well_is_neither_failed_nor_cancelled(
 async def test_a_run_is_registered_until_what_follows_its_work_is_done(
     scope: RunScope, services: Services
 ) -> None:
-    with scope.registered():
+    with scope:
         with scope.stoppable():
             async with scope.turn:
                 pass
@@ -159,7 +159,7 @@ async def test_a_cancellation_before_the_work_is_found_by_it(scope: RunScope) ->
 
 async def test_nothing_stops_a_run_before_its_work_or_after_it(scope: RunScope) -> None:
     scope.stop(ServerShuttingDown("too early"))
-    with scope.registered():
+    with scope:
         with scope.stoppable():
             async with scope.turn:
                 pass
@@ -197,7 +197,7 @@ async def test_the_deadline_counts_the_time_in_the_queue(
 async def test_the_deadline_is_for_the_work_alone(
     scope: RunScope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with scope.registered():
+    with scope:
         with scope.stoppable():
             async with scope.turn:
                 pass
@@ -256,7 +256,7 @@ async def test_a_mistake_of_ours_is_logged_once_and_told_as_that(
 async def test_what_is_no_failure_of_the_work_passes_through(
     scope: RunScope, services: Services, admission: Admission
 ) -> None:
-    with pytest.raises(GeneratorExit), scope.registered(), scope.stoppable():
+    with pytest.raises(GeneratorExit), scope, scope.stoppable():
         raise GeneratorExit
     assert scope.error is None
     assert (services.runs, places(admission)) == (set(), (0, 0))
@@ -273,7 +273,7 @@ async def test_the_place_in_the_queue_is_given_back_once(
         case "returns":
             await carry_out(scope, lambda: asyncio.sleep(0))
         case "fails":
-            with scope.registered(), scope.stoppable():
+            with scope, scope.stoppable():
                 raise EngineError("before the turn")
         case "leaves" | "is stopped":
             task = await started(carry_out(scope, forever))

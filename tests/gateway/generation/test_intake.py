@@ -23,7 +23,7 @@ async def test_a_cancelled_generation_does_not_wait_until_a_slow_client_has_read
             kept.append(part)
             raise
 
-    intake = Intake(lambda output: (), lambda deltas: b"part", slow)
+    intake = Intake(lambda output: (), lambda deltas: b"part", slow, None)
 
     async def generation() -> None:
         async with intake:
