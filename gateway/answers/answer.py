@@ -198,7 +198,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         if self._attempts is None:
             await self.prepare()
             return
-        async with self._attempts:
+        with self._attempts:
             await self.prepare()
 
     async def run(self, sink: Sink[OutT]) -> OutT | None:
@@ -296,7 +296,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     raise
                 attempts.check(error)
                 scope.attempt_failed(error, output.usage())
-                async with attempts:
+                with attempts:
                     await self._begin_again(error)
                     self._held = HeldSink(sink)  # drops the start of the failed attempt
                     await self.prepare()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from gateway.access.limiter import Limiter, Preparation
 from gateway.base.errors import GatewayError, InvalidRequest, ServerShuttingDown, StoreUnavailable
 from gateway.generation.policies import Rerouted
+from gateway.models.model_lookup import ModelLookup, WaitFor
+from gateway.models.model_slot import ModelUse
 from gateway.observe.metrics import Metrics
 from gateway.observe.request_context import current_principal
 
 logger = logging.getLogger("gateway.answers.attempts")
 
 PlanT = TypeVar("PlanT")
-Hold: TypeAlias = Callable[[str | None], AbstractAsyncContextManager[object]]
 
 _MAX_REROUTES = 4
 """Maximum number of times that policies may send a request to another model."""
@@ -36,21 +36,23 @@ class Attempts(Generic[PlanT]):
         self,
         names: Sequence[str | None],
         plan: Callable[[str | None], Awaitable[PlanT]],
+        lookup: ModelLookup,
         metrics: Metrics,
         limiter: Limiter,
         *,
-        hold: Hold,
-        hold_first: Hold | None = None,
+        use: ModelUse = "generates",
+        wait: WaitFor | None = None,
     ) -> None:
         """`names` are the names of the models; not empty. `plan` plans the request for the model of a name, and may
-        raise `GatewayError`. `hold` returns a context in which the model of a name stays loaded. `hold_first` replaces
-        `hold` until the context of this object is left for the first time."""
+        raise `GatewayError`. `lookup` loads models, for `use`. `wait` waits for a model that is being loaded, until the
+        context of this object is left for the first time."""
         self._left = list(names)
         self._plan_by = plan
-        self._hold = hold
-        self._hold_now = hold_first or hold
-        self._held: AbstractAsyncContextManager[object] | None = None
-        """The context of the model of the last plan."""
+        self._lookup = lookup
+        self._use: ModelUse = use
+        self._wait = wait
+        self._release: Callable[[], None] | None = None
+        """Allows the model of the last plan to be unloaded when it is idle; None if it is not held."""
         self._metrics = metrics
         self._limiter = limiter
         self._entered = False
@@ -60,7 +62,7 @@ class Attempts(Generic[PlanT]):
         self._tried: str | None = None
         self._reroutes = 0
 
-    async def __aenter__(self) -> Attempts[PlanT]:
+    def __enter__(self) -> Attempts[PlanT]:
         """Enter the context in which the model of the last plan stays loaded. Leave it when the run has a place in the
         queue.
 
@@ -72,25 +74,22 @@ class Attempts(Generic[PlanT]):
             self._preparation = self._limiter.prepare(current_principal())
         return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         preparation, self._preparation = self._preparation, None
         if preparation is not None:
             preparation.end()
-        self._hold_now = self._hold
-        await self.release()
+        self._wait = None
+        self.release()
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """Allow the model of the last plan to be unloaded when it is idle."""
-        held, self._held = self._held, None
-        if held is not None:
-            await held.__aexit__(None, None, None)
+        release, self._release = self._release, None
+        if release is not None:
+            release()
 
     async def _plan(self, name: str | None) -> PlanT:
-        if self._held is not None:
-            await self.release()
-        held = self._hold_now(name)
-        await held.__aenter__()
-        self._held = held
+        self.release()
+        self._release = await self._lookup.hold(name, self._use, wait=self._wait)
         return await self._plan_by(name)
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 from gateway.answers.apis.output import ApiAnswer as RunningAnswer
 from gateway.answers.apis.output import PreparedGeneration, api_answer
 from gateway.answers.apis.tools import api_toolset, asks_for_tools
-from gateway.answers.attempts import Attempts, Hold
+from gateway.answers.attempts import Attempts
 from gateway.answers.parameter_checks import check_engine_parameters
 from gateway.answers.request_settings import settings_of
 from gateway.base.errors import InvalidRequest, Unsupported
@@ -21,6 +21,7 @@ from gateway.generation.sampling import with_defaults, with_parameters
 from gateway.generation.text_format import shared_format
 from gateway.http.api_answers import ApiStream, plain_api_answer
 from gateway.http.counted import counted
+from gateway.models.model_lookup import WaitFor
 from gateway.models.model_slot import ModelSlot
 from gateway.models.served_model import ServedModel
 from gateway.plugins.protocols import (
@@ -138,11 +139,11 @@ class _AnsweredTools(Mapping[str, AvailableTool]):
 class ApiGateway:
     """Implements `gateway.plugins.protocols.Gateway`."""
 
-    def __init__(self, services: Services, api: str, hold_first: Hold | None = None) -> None:
-        """`api` is the name of the API, for routers, metrics and logs. `hold_first`: see `Attempts`."""
+    def __init__(self, services: Services, api: str, wait: WaitFor | None = None) -> None:
+        """`api` is the name of the API, for routers, metrics and logs. `wait`: see `Attempts`."""
         self._services = services
         self._api = api
-        self._hold_first = hold_first
+        self._wait = wait
 
     def models(self) -> Sequence[ListedModel]:
         return [
@@ -180,12 +181,12 @@ class ApiGateway:
         attempts = Attempts(
             names,
             prepare,
+            services.lookup,
             services.metrics,
             services.limiter,
-            hold=services.lookup.loaded,
-            hold_first=self._hold_first,
+            wait=self._wait,
         )
-        async with attempts:
+        with attempts:
             return ApiAnswer(await attempts.begin(), request, services, attempts, self._api)
 
     async def _prepare(self, request: GenerationRequest, model: ServedModel) -> PreparedGeneration:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from litestar import Litestar
@@ -20,7 +20,7 @@ from gateway.http.api_gateway import ApiGateway
 from gateway.http.body import read_body, stream_body
 from gateway.http.counted import counted
 from gateway.http.early_start import EarlyStart
-from gateway.http.loading import loaded
+from gateway.http.loading import while_connected
 from gateway.http.state import CONTEXT, HttpRequest, context_of, services_of
 from gateway.http.streaming import SSE_COMMENT
 from gateway.http.trace import take_rank, trace_headers
@@ -99,7 +99,7 @@ class _Entry(Struct, frozen=True):
         found = self.pattern.fullmatch(request.scope["path"])
         asked = ApiRequest(
             request,
-            ApiGateway(services_of(request), self.api.name, partial(loaded, request)),
+            ApiGateway(services_of(request), self.api.name, while_connected(request)),
             found.groupdict() if found else {},
         )
         if not self.route.counted:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeVar
 
 from gateway.answers.attempts import Attempts
-from gateway.http.loading import loaded
+from gateway.http.loading import while_connected
 from gateway.http.state import HttpRequest
 from gateway.models.model_slot import ModelUse
 from gateway.services import Services
@@ -32,8 +31,9 @@ async def attempts_of(
     return Attempts(
         names,
         plan,
+        services.lookup,
         services.metrics,
         services.limiter,
-        hold=partial(services.lookup.loaded, use=use),
-        hold_first=partial(loaded, request, use=use),
+        use=use,
+        wait=while_connected(request),
     )

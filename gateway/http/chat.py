@@ -46,7 +46,7 @@ async def create_chat_completion(request: HttpRequest) -> ASGIApp:
         attempts = await attempts_of(
             request, services, decoded.model, plan, api="chat", owner=owner, size=len(body)
         )
-        async with attempts:
+        with attempts:
             made = chat_answer(await attempts.begin(), services, attempts)
             await made.prepare()
         return ByteStream(made) if decoded.stream else plain_choices(made)

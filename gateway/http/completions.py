@@ -52,7 +52,7 @@ async def create_completion(request: HttpRequest) -> ASGIApp:
             owner=owner,
             size=len(body),
         )
-        async with attempts:
+        with attempts:
             made = completion_answer(decoded, await attempts.begin(), services, attempts)
             await made.prepare()
         return ByteStream(made) if decoded.stream else plain_choices(made)

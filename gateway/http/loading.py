@@ -12,6 +12,7 @@ from litestar.types import Receive
 
 from gateway.base.errors import EngineUnavailable
 from gateway.http.state import HttpRequest, services_of
+from gateway.models.model_lookup import WaitFor
 from gateway.models.model_slot import ModelUse
 
 
@@ -20,9 +21,12 @@ def loaded(
 ) -> AbstractAsyncContextManager[None]:
     """Like `ModelLookup.loaded`, but stops waiting if the client disconnects. The request's body must have been
     read."""
-    return services_of(request).lookup.loaded(
-        model, use, wait=partial(_unless_disconnected, request.receive)
-    )
+    return services_of(request).lookup.loaded(model, use, wait=while_connected(request))
+
+
+def while_connected(request: HttpRequest) -> WaitFor:
+    """Waits as long as the client of `request` is connected. The request's body must have been read."""
+    return partial(_unless_disconnected, request.receive)
 
 
 async def _unless_disconnected(receive: Receive, loading: Coroutine[Any, Any, None]) -> None:

@@ -31,7 +31,7 @@ async def pooled_answer(
 
     Raises `GatewayError` for failures that are answered by an HTTP status.
     """
-    async with attempts:
+    with attempts:
         first = await attempts.begin()
 
     async def answer() -> ASGIApp:
@@ -41,7 +41,7 @@ async def pooled_answer(
             error = run.scope.error
             if error is None:
                 return json_answer(made, model=run.model.name)
-            async with attempts:
+            with attempts:
                 run = await attempts.after(error)
 
     return PlainAnswer(first.scope, answer)

@@ -22,7 +22,7 @@ from gateway.http.answers import json_answer
 from gateway.http.body import read_body
 from gateway.http.counted import counted, counts, preparing
 from gateway.http.early_start import started_early
-from gateway.http.loading import loaded
+from gateway.http.loading import loaded, while_connected
 from gateway.http.pages import PAGED_BY, page_of, page_query
 from gateway.http.queries import flag_of, include_of, unknown_in
 from gateway.http.response_answers import LogStream, final_response
@@ -65,7 +65,7 @@ async def create_response(request: HttpRequest) -> ASGIApp:
             trace_headers=headers,
             quiet=not (decoded.stream or decoded.background),
             keep=keep if decoded.background else None,
-            hold_first=partial(loaded, request),
+            wait=while_connected(request),
         )
         plan = run.output.plan
         if not plan.background:

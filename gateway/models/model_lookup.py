@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
@@ -30,22 +30,79 @@ class ModelLookup:
         self.slots = slots
         self.check_open = check_open
 
-    def loaded(
+    async def hold(
         self,
         name: str | None,
         use: ModelUse | None = "generates",
         *,
         waits_for_room: bool = True,
         wait: WaitFor | None = None,
-    ) -> Loaded:
-        """A context manager that loads the model that a request names, if necessary, and keeps it from being unloaded.
+    ) -> Callable[[], None]:
+        """Load the model that a request names, if necessary, and keep it from being unloaded until the result is
+        called.
 
         Without a name, the model is the only one that supports `use`. `wait` waits while the model is being loaded,
-        and may give up. Entering the context raises the same errors as `ModelSlots.acquire`. It does not raise if
-        there is no such model: then the methods below raise the error. A run that has reserved a place in the model's
-        queue also keeps the model loaded.
+        and may give up. Raises the same errors as `ModelSlots.acquire`. It does not raise if there is no such model:
+        then the methods below raise the error. A run that has reserved a place in the model's queue also keeps the
+        model loaded.
         """
-        return Loaded(self, name, use, waits_for_room=waits_for_room, wait=wait)
+        self.check_open()
+        slot = self.slot_for(name, use)
+        if slot is None:
+            return _nothing
+        if slot.state == "loaded":
+            slot.hold()
+            return slot.release
+        held: list[ModelSlot] = []
+        loading = self._load(name, use, held, waits_for_room=waits_for_room)
+        try:
+            await (loading if wait is None else wait(loading))
+        except BaseException:
+            for each in held:
+                each.release()
+            raise
+        return held[0].release if held else _nothing
+
+    @asynccontextmanager
+    async def loaded(
+        self,
+        name: str | None,
+        use: ModelUse | None = "generates",
+        *,
+        waits_for_room: bool = True,
+        wait: WaitFor | None = None,
+    ) -> AsyncIterator[None]:
+        """A context in which the model is loaded; see `hold`."""
+        release = await self.hold(name, use, waits_for_room=waits_for_room, wait=wait)
+        try:
+            yield
+        finally:
+            release()
+
+    async def _load(
+        self,
+        name: str | None,
+        use: ModelUse | None,
+        held: list[ModelSlot],
+        *,
+        waits_for_room: bool,
+    ) -> None:
+        """Load the model, and hold it: its slot is added to `held`."""
+        context = current_context()
+        waits_for_room = waits_for_room and (context is None or context.waits_for_room)
+        while True:
+            self.check_open()
+            slot = self.slot_for(name, use)
+            if slot is None:
+                return
+            try:
+                await self.slots.acquire(slot, waits_for_room=waits_for_room)
+            except ModelNotFound:
+                if self.slot_for(name, use) in (None, slot):
+                    raise
+                continue  # another slot with that name has replaced it
+            held.append(slot)
+            return
 
     def model(self, name: str | None) -> ServedModel:
         """The generating model that a request names. Without a name, the only generating model."""
@@ -215,67 +272,8 @@ class ModelLookup:
         raise EngineUnavailable(f"The model '{name}' is not loaded. Send the request again.")
 
 
-class Loaded(AbstractAsyncContextManager[None]):
-    """See `ModelLookup.loaded`. Entered once."""
-
-    __slots__ = ("_lookup", "_name", "_slot", "_use", "_wait", "_waits_for_room")
-
-    def __init__(
-        self,
-        lookup: ModelLookup,
-        name: str | None,
-        use: ModelUse | None,
-        *,
-        waits_for_room: bool,
-        wait: WaitFor | None,
-    ) -> None:
-        self._lookup = lookup
-        self._name = name
-        self._use: ModelUse | None = use
-        self._waits_for_room = waits_for_room
-        self._wait = wait
-        self._slot: ModelSlot | None = None
-
-    async def __aenter__(self) -> None:
-        lookup = self._lookup
-        lookup.check_open()
-        slot = lookup.slot_for(self._name, self._use)
-        if slot is None:
-            return
-        if slot.state == "loaded":
-            slot.hold()
-            self._slot = slot
-        elif self._wait is None:
-            await self._load()
-        else:
-            try:
-                await self._wait(self._load())
-            except BaseException:
-                await self.__aexit__()
-                raise
-
-    async def _load(self) -> None:
-        """Load the model, and hold it."""
-        lookup, context = self._lookup, current_context()
-        waits_for_room = self._waits_for_room and (context is None or context.waits_for_room)
-        while True:
-            lookup.check_open()
-            slot = lookup.slot_for(self._name, self._use)
-            if slot is None:
-                return
-            try:
-                await lookup.slots.acquire(slot, waits_for_room=waits_for_room)
-            except ModelNotFound:
-                if lookup.slot_for(self._name, self._use) in (None, slot):
-                    raise
-                continue  # another slot with that name has replaced it
-            self._slot = slot
-            return
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        slot, self._slot = self._slot, None
-        if slot is not None:
-            slot.release()
+def _nothing() -> None:
+    """Release a model that does not exist."""
 
 
 def _load(name: str, slot: ModelSlot) -> ModelLoad:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from gateway.answers.answer import Answer
-from gateway.answers.attempts import Attempts, Hold
+from gateway.answers.attempts import Attempts
 from gateway.answers.responses.output import ResponseOutput
 from gateway.answers.responses.plan import Plan, make_plan
 from gateway.answers.responses.storage import ResponseStorage
 from gateway.answers.run_scope import RunScope
 from gateway.items.builders import EventList
+from gateway.models.model_lookup import WaitFor
 from gateway.plugins.protocols import StoredResponse
 from gateway.services import Services
 from gateway.wire.items import Item
@@ -63,13 +64,13 @@ async def prepare_response(
     holds: bool = True,
     stored: StoredResponse | None = None,
     keep: Callable[[Plan], None] | None = None,
-    hold_first: Hold | None = None,
+    wait: WaitFor | None = None,
 ) -> ResponseAnswer:
     """Plan and prepare an answer, with the first model that accepts the request. Raises `GatewayError`. For the
     arguments see `make_plan` and `response_answer`.
 
     `stored` is the stored response, if it is run again. `keep` is called with the first plan, before the answer is
-    prepared. `hold_first`: see `Attempts`.
+    prepared. `wait`: see `Attempts`.
     """
 
     async def plan(name: str | None) -> Plan:
@@ -94,12 +95,12 @@ async def prepare_response(
     attempts = Attempts(
         names,
         plan,
+        services.lookup,
         services.metrics,
         services.limiter,
-        hold=services.lookup.loaded,
-        hold_first=hold_first,
+        wait=wait,
     )
-    async with attempts:
+    with attempts:
         answer = response_answer(
             await attempts.begin(), services, quiet=quiet, holds=holds, attempts=attempts
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 
 import pytest
 from msgspec import Struct
@@ -151,11 +151,11 @@ class Case:
         attempts = Attempts(
             [*self._scripts],
             self._plan,
+            self.services.lookup,
             self.services.metrics,
             self.services.limiter,
-            hold=held,
         )
-        async with attempts:
+        with attempts:
             plan = await attempts.begin()
             self.answer = Answer(plan, self.services, self.scope, self._output_of, attempts)
             await self.answer.prepare()
@@ -178,11 +178,6 @@ class Case:
     async def run(self) -> Parts | None:
         await self.prepare()
         return await self.answer.run(self.send)
-
-
-@asynccontextmanager
-async def held(_model: str | None) -> AsyncIterator[None]:
-    yield
 
 
 def calls(model: str, methods: str) -> list[str]:

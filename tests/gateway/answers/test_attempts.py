@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 
 from gateway.access.limiter import Limiter
 from gateway.answers.attempts import Attempts
 from gateway.base.errors import EngineError, RequestLimitReached
+from gateway.models.model_lookup import ModelLookup
+from gateway.models.model_slots import ModelSlots
+from gateway.models.routing import Routes, Routing
 from gateway.observe.metrics import Metrics
 from gateway.observe.request_context import RequestContext, within
 from gateway.plugins.protocols import Principal, PrincipalLimits
@@ -21,9 +21,10 @@ ADA = Principal(
 )
 
 
-@asynccontextmanager
-async def held(_model: str | None) -> AsyncIterator[None]:
-    yield
+LOOKUP = ModelLookup(
+    ModelSlots(Metrics(), max_loaded=None, wait_seconds=1), Routing(Routes({})), lambda: None
+)
+"""There are no models, so that none needs to be loaded."""
 
 
 async def planned(model: str | None) -> str:
@@ -32,7 +33,7 @@ async def planned(model: str | None) -> str:
 
 
 def attempts(limiter: Limiter) -> Attempts[str]:
-    return Attempts(["first", "second"], planned, Metrics(), limiter, hold=held)
+    return Attempts(["first", "second"], planned, LOOKUP, Metrics(), limiter)
 
 
 async def test_a_request_that_was_admitted_is_not_refused_at_its_next_model() -> None:
@@ -40,7 +41,7 @@ async def test_a_request_that_was_admitted_is_not_refused_at_its_next_model() ->
     limiter = Limiter(None)
     with within(RequestContext("req_1", principal=ADA)):
         tried = attempts(limiter)
-        async with tried:
+        with tried:
             assert await tried.begin() == "first"
         admitted = await limiter.admit(ADA, prompt=1, output=1)
         assert admitted is not None
@@ -48,7 +49,7 @@ async def test_a_request_that_was_admitted_is_not_refused_at_its_next_model() ->
             await limiter.admit(ADA, prompt=1, output=1)
         with pytest.raises(RequestLimitReached):
             limiter.prepare(ADA)
-        async with tried:
+        with tried:
             assert await tried.after(EngineError("It is away.")) == "second"
 
 
@@ -57,11 +58,10 @@ async def test_a_request_is_being_prepared_until_the_first_context_is_left() -> 
     with within(RequestContext("req_1", principal=ADA)):
         tried = attempts(limiter)
         for _ in range(2):
-            async with tried:
+            with tried:
                 pass
             prepared = limiter.prepare(ADA)
             assert prepared is not None
             prepared.end()
-        async with attempts(limiter):
-            with pytest.raises(RequestLimitReached, match="being prepared"):
-                limiter.prepare(ADA)
+        with attempts(limiter), pytest.raises(RequestLimitReached, match="being prepared"):
+            limiter.prepare(ADA)
