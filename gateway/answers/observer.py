@@ -11,7 +11,7 @@ from gateway.items.logprobs import LogprobAligner
 from gateway.plugins.protocols import EngineOutput, TokenLogprob
 from gateway.wire.chat import CompletionUsage, PromptLogprob
 from gateway.wire.json_pieces import encode_pieces
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 
 
 class OutputObserver:
@@ -63,7 +63,7 @@ class OutputObserver:
 
     async def see_prompt(self, scores: Sequence[TokenLogprob | None]) -> None:
         if self._shows_prompt or self._echo is not None:
-            await pass_over(scores, self._convert)
+            await threaded_if_many(scores, self._convert)
 
     def _convert(self, scores: Sequence[TokenLogprob | None]) -> None:
         if self._shows_prompt:

@@ -32,7 +32,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.request_context import current_context
 from gateway.observe.run_stats import RunStats, clock
 from gateway.plugins.protocols import PolicyRefusal, Sampling, TokensPrompt, Turn
-from gateway.wire.large_bodies import beside
+from gateway.wire.large_bodies import threaded_if_large
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 
@@ -114,7 +114,7 @@ class Generator:
         if last is None or turn.tools != last.tools or turn.text_format != last.text_format:
             if turn.tools or settings.structure is not None or turn.text_format.schema is not None:
                 limits = self.model.schema_limits
-                await beside(
+                await threaded_if_large(
                     settings.size,
                     partial(check_limits, turn, settings.structure, settings.tool_params, limits),
                 )

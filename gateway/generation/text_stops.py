@@ -16,7 +16,7 @@ from gateway.base.errors import InvalidRequest
 from gateway.engines.stopping import StopAutomaton, StopStrings
 from gateway.items.logprobs import LogprobAligner
 from gateway.plugins.protocols import FinishReason
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 
 MAX_STOP_CHARACTERS: Final = 32_768
 """Maximum total length of a request's stop strings. OpenAI's API accepts four of 4096 characters each."""
@@ -49,7 +49,7 @@ class RequestStops:
     async def build(self) -> None:
         """Build the automaton, in a thread if it is large."""
         if self._stops and self._automaton is None:
-            self._automaton = await pass_over("".join(self._stops), self._made)
+            self._automaton = await threaded_if_many("".join(self._stops), self._made)
 
     def _made(self, text: str) -> StopAutomaton:
         return StopAutomaton(self._stops)

@@ -32,7 +32,7 @@ from gateway.wire.completions import (
 from gateway.wire.decoding import convert, decode_object
 from gateway.wire.field_errors import missing
 from gateway.wire.json_pieces import encode_pieces
-from gateway.wire.large_bodies import decode_body, pass_over
+from gateway.wire.large_bodies import decode_body, threaded_if_many
 
 
 @post("/tokenize", status_code=200)
@@ -101,7 +101,7 @@ async def _tokenized(
             )
         )
 
-    return await pass_over(token_ids, answer)
+    return await threaded_if_many(token_ids, answer)
 
 
 async def _chat_tokens(

@@ -42,7 +42,7 @@ from gateway.wire.events import Event
 from gateway.wire.field_errors import missing, not_among, wrong_type
 from gateway.wire.ids import new_id
 from gateway.wire.items import Item
-from gateway.wire.large_bodies import decode_body, pass_over
+from gateway.wire.large_bodies import decode_body, threaded_if_many
 from gateway.wire.request import convert_response_request
 from gateway.wire.response import ErrorBody, error_body
 
@@ -358,7 +358,7 @@ class _Connection:
 
     async def _keep(self, lane: _Lane, response_id: str, history: Sequence[Item]) -> None:
         """Keep `history` for the lane's next request, if it fits."""
-        size = await pass_over(history, lambda items: len(encode(items)))
+        size = await threaded_if_many(history, lambda items: len(encode(items)))
         if self._make_room(size, lane):
             lane.latest, lane.kept = {response_id: history}, size
 

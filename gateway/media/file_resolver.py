@@ -27,7 +27,7 @@ from gateway.media.refused import MediaRefused
 from gateway.plugins.protocols import Media, MediaSource
 from gateway.wire.content import AnyContent, InputFile
 from gateway.wire.items import Item
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 
 
 class ShownItems(Struct, frozen=True):
@@ -76,7 +76,7 @@ class FileResolver:
 
         Raises `InvalidRequest`, with the path of the part, or `RateLimited`.
         """
-        parts = await pass_over(items, lambda given: list(file_parts(given)))
+        parts = await threaded_if_many(items, lambda given: list(file_parts(given)))
         if not parts:
             return ShownItems(items)
         config = self._reader.config

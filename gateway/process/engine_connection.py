@@ -48,7 +48,7 @@ from gateway.plugins.protocols import (
     ScoringEngine,
     TokensPrompt,
 )
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 
 logger = logging.getLogger("gateway.process.engine_connection")
 
@@ -210,7 +210,7 @@ class ServerConnection(asyncio.Protocol):
                 async for output in outputs:
                     finished = output.finish_reason is not None
                     scores = output.prompt_logprobs
-                    packed = None if scores is None else await pass_over(scores, pack)
+                    packed = None if scores is None else await threaded_if_many(scores, pack)
                     self._put(piece_of(stream, output, packed=packed))
                     if not self._writable.is_set():
                         await self._writable.wait()

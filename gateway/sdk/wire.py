@@ -52,7 +52,7 @@ from gateway.wire.items import (
     WebSearchAction,
 )
 from gateway.wire.json_text import decode_text, is_too_deep
-from gateway.wire.large_bodies import beside, decode_body
+from gateway.wire.large_bodies import decode_body, threaded_if_large
 from gateway.wire.listing import (
     Deleted,
     Listing,
@@ -140,7 +140,6 @@ __all__ = [
     "WebSearchFilters",
     "WebSearchTool",
     "Wire",
-    "beside",
     "check_length",
     "content",
     "convert",
@@ -159,6 +158,7 @@ __all__ = [
     "one_of",
     "shortened",
     "snapshot",
+    "threaded_if_large",
     "tools",
     "unknown_names",
     "wrong_type",

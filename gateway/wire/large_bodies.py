@@ -26,7 +26,7 @@ async def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
     return decode(body)
 
 
-async def pass_over(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
+async def threaded_if_many(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
     """Call `function(items)`, which takes about a microsecond per item; in a thread if there are more than 2000
     items."""
     if len(items) > _MANY:
@@ -34,7 +34,7 @@ async def pass_over(items: ItemsT, function: Callable[[ItemsT], T]) -> T:
     return function(items)
 
 
-async def beside(size: int, function: Callable[[], T]) -> T:
+async def threaded_if_large(size: int, function: Callable[[], T]) -> T:
     """Call `function()`, which processes data that arrived in `size` bytes; in a thread if they are more than 64
     KiB."""
     if size > _SMALL:

@@ -13,7 +13,7 @@ import pytest
 from gateway.base.errors import InvalidRequest
 from gateway.wire.chat import decode_chat_request
 from gateway.wire.field_errors import MAX_ITEMS, MAX_TOOLS
-from gateway.wire.large_bodies import beside, decode_body, pass_over
+from gateway.wire.large_bodies import decode_body, threaded_if_large, threaded_if_many
 from gateway.wire.request import decode_response_request
 
 FUNCTION = {"name": "f", "parameters": {}}
@@ -75,11 +75,11 @@ def test_many_items_are_passed_over_beside_other_requests(number: int, *, in_thr
         assert len(given) == number
         return threading.get_ident()
 
-    passed = asyncio.run(pass_over([1] * number, thread_of))
+    passed = asyncio.run(threaded_if_many([1] * number, thread_of))
     assert (passed != threading.get_ident()) is in_thread
 
 
 @pytest.mark.parametrize(("size", "in_thread"), [(65_536, False), (65_537, True)])
 def test_work_on_a_large_body_is_done_beside_other_requests(size: int, *, in_thread: bool) -> None:
-    worked = asyncio.run(beside(size, threading.get_ident))
+    worked = asyncio.run(threaded_if_large(size, threading.get_ident))
     assert (worked != threading.get_ident()) is in_thread

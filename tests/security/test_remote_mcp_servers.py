@@ -344,6 +344,7 @@ FLOODS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", FLOODS)
+@pytest.mark.parametrize("gateway", [8.0], indirect=True, ids=["8 s"])
 def test_a_flood_of_messages_holds_nobody_up(
     gateway: Any, hostile: HostileServer, what: str
 ) -> None:

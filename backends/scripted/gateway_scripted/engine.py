@@ -44,7 +44,7 @@ from gateway.sdk import (
 )
 from gateway.sdk.constraints import JsonSchema
 from gateway.sdk.processes import ProcessPool
-from gateway.sdk.wire import Message, beside
+from gateway.sdk.wire import Message, threaded_if_large
 from gateway_scripted.chatml import CHAT_TEMPLATE, last_user_text, write_chatml
 from gateway_scripted.instances import NoInstanceError, minimal_object_text, minimal_text
 from gateway_scripted.made_apart import made
@@ -231,7 +231,7 @@ class ScriptedEngine:
             outputs[0].prompt_tokens = length
             outputs[0].cached_tokens = 0
             if sampling.prompt_logprobs is not None:
-                outputs[0].prompt_logprobs = await beside(
+                outputs[0].prompt_logprobs = await threaded_if_large(
                     _TOKEN * length,
                     partial(self._prompt_logprobs, prompt.token_ids, sampling.prompt_logprobs),
                 )

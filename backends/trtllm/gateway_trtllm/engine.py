@@ -31,7 +31,7 @@ from gateway.sdk import (
     Unsupported,
 )
 from gateway.sdk.engines import HfTokenizer, prompt_tokens, unknown_adapter
-from gateway.sdk.wire import beside
+from gateway.sdk.wire import threaded_if_large
 from gateway_trtllm.config import TrtllmConfig
 from gateway_trtllm.errors import failed, refused
 from gateway_trtllm.generation import TrtllmGeneration
@@ -192,7 +192,7 @@ class TrtllmEngine:
                     output.prompt_tokens = len(prompt)
                     output.cached_tokens = getattr(result, "cached_tokens", None)
                     if request.sampling.prompt_logprobs is not None:
-                        output.prompt_logprobs = await beside(
+                        output.prompt_logprobs = await threaded_if_large(
                             _TOKEN * len(prompt),
                             partial(generation.prompt_logprobs, prompt, made.prompt_logprobs or ()),
                         )

@@ -28,7 +28,7 @@ from gateway.sdk import (
     TokensPrompt,
 )
 from gateway.sdk.engines import HfTokenizer, TextAligner, context_exceeded, prompt_tokens
-from gateway.sdk.wire import beside
+from gateway.sdk.wire import threaded_if_large
 from gateway_vllm.config import VllmConfig
 from gateway_vllm.enforcer import Enforcer
 from gateway_vllm.host import FAILURES, Host
@@ -165,7 +165,7 @@ class VllmEngine:
                         if aligner is not None:
                             self._leave_tokens_undecoded(request.request_id)
                         if output.prompt_logprobs:
-                            given.prompt_logprobs = await beside(
+                            given.prompt_logprobs = await threaded_if_large(
                                 _TOKEN * length,
                                 partial(prompt_logprobs, output.prompt_logprobs, piece),
                             )

@@ -24,7 +24,7 @@ from gateway.services import Services
 from gateway.tools.toolset import Toolset
 from gateway.wire.chat import ChatRequest
 from gateway.wire.ids import new_id
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 from gateway.wire.refusals import check_needs
 
 _TEXT = TextFormat()
@@ -64,7 +64,7 @@ async def make_chat_plan(
     check_needs(request, SCORES, model.engine.capabilities)
     if extended:
         check_engine_parameters(request, model)
-    conversation = await pass_over(request.messages, items_of)
+    conversation = await threaded_if_many(request.messages, items_of)
     context = SessionContext(owner=owner, items=conversation.items)
     toolset = await chat_toolset(request, services, model, context)
     turn = Turn(

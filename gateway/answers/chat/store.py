@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from gateway.plugins.protocols import Sampling, StoredCompletion
 from gateway.wire.chat import ChatCompletion, ChatRequest
 from gateway.wire.common import JsonObject
-from gateway.wire.large_bodies import pass_over
+from gateway.wire.large_bodies import threaded_if_many
 from gateway.wire.stored_chat import StoredChatCompletion, stored_messages
 
 
@@ -50,7 +50,9 @@ class CompletionToStore(Struct, frozen=True, kw_only=True):
         )
         return StoredCompletion(
             completion=kept,
-            messages=await pass_over(sent["messages"], partial(stored_messages, completion.id)),
+            messages=await threaded_if_many(
+                sent["messages"], partial(stored_messages, completion.id)
+            ),
             owner=self.owner,
         )
 

@@ -42,7 +42,7 @@ from gateway.plugins.protocols import (
 )
 from gateway.services import Services
 from gateway.wire.completions import CompletionRequest, Prompt
-from gateway.wire.large_bodies import beside, pass_over
+from gateway.wire.large_bodies import threaded_if_large, threaded_if_many
 
 DEFAULT_MAX_TOKENS = 16
 """OpenAI's default, used if neither the request nor the configuration sets a limit."""
@@ -93,7 +93,7 @@ async def prepare_completion(
             )
         if structure is not None:
             check = partial(check_limits, Turn(items=()), structure, {}, model.schema_limits)
-            await beside(size, check)
+            await threaded_if_large(size, check)
         generations: list[Generation] = []
         texts: list[str | None] = []
         policies = policies_for(services.policies, api="completions", model=model.name, owner=owner)
@@ -120,7 +120,7 @@ async def prepare_completion(
                 else:
                     skips = sampling.skip_special_tokens
                     shown = partial(text_of_tokens, tokenizer, skip_special_tokens=skips)
-                    text = await pass_over(token_ids, shown)
+                    text = await threaded_if_many(token_ids, shown)
             texts.append(text)
             rendered = RenderedPrompt(prompt=TokensPrompt(token_ids=token_ids), tail="text")
             asked = EngineRequest(
@@ -192,7 +192,7 @@ async def _decided(
     text = (
         prompt
         if isinstance(prompt, str)
-        else await pass_over(prompt, partial(text_of_tokens, tokenizer))
+        else await threaded_if_many(prompt, partial(text_of_tokens, tokenizer))
     )
     decided = await policies.texts([text])
     if isinstance(decided, PolicyRefusal):

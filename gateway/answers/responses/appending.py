@@ -11,7 +11,7 @@ from gateway.answers.responses.own_items import is_sent_again, renamed
 from gateway.plugins.protocols import ConversationBounds, Conversations, ItemsPresent
 from gateway.wire.ids import new_id
 from gateway.wire.items import ID_PREFIXES, Item
-from gateway.wire.large_bodies import beside
+from gateway.wire.large_bodies import threaded_if_large
 
 _ITEM: Final = 1000
 """Number of request bytes whose processing takes about as long as a comparison of two items."""
@@ -46,7 +46,7 @@ async def add_items(
                 return None
             there = {item.id: item for item in page.items}
             resolve = partial(_resolved, named, present.ids, there, adder)
-            named, again = await beside(_ITEM * len(present.ids), resolve)
+            named, again = await threaded_if_large(_ITEM * len(present.ids), resolve)
             missing = [item for item in named if item.id not in again]
             if not missing:
                 return named

@@ -21,7 +21,7 @@ from gateway.services import Services
 from gateway.tools.client_functions import BRINGS_TOOLS, ClientFunction, client_tools_of
 from gateway.tools.credentials import items_without_credentials
 from gateway.wire.items import Item, ItemReference, Message, Reasoning
-from gateway.wire.large_bodies import beside, pass_over
+from gateway.wire.large_bodies import threaded_if_large, threaded_if_many
 from gateway.wire.request import ResponseRequest
 
 _PLAIN: Final = frozenset({Message})
@@ -67,14 +67,16 @@ async def conversation_of(
 
     Raises a `GatewayError` that names the invalid parameter.
     """
-    own, kinds = await pass_over(request.input or (), own_items)
+    own, kinds = await threaded_if_many(request.input or (), own_items)
     sent = own
     if not kinds.isdisjoint(BRINGS_TOOLS):
         own = items_without_credentials(own)
     has_credentials = own is not sent and own != sent
     if Reasoning in kinds:
         sealed, sealer = own, services.sealer
-        own = await beside(size, lambda: open_items(sealed, sealer, owner, model=model.name))
+        own = await threaded_if_large(
+            size, lambda: open_items(sealed, sealer, owner, model=model.name)
+        )
     history = known or ()
     continues = request.previous_response_id is not None or request.conversation is not None
     if known is None and continues:
@@ -82,8 +84,10 @@ async def conversation_of(
     again = 0
     if history and any(item.id for item in request.input or ()):
         if request.conversation is not None:
-            own = await beside(size + _ITEM * len(history), partial(with_unique_ids, own, history))
-        again = await beside(size, partial(count_sent_again, own, history))
+            own = await threaded_if_large(
+                size + _ITEM * len(history), partial(with_unique_ids, own, history)
+            )
+        again = await threaded_if_large(size, partial(count_sent_again, own, history))
         history = history[: len(history) - again]
         if history and request.conversation is not None:
             sent_ids = {item.id for item in own if not isinstance(item, ItemReference)}
@@ -102,7 +106,7 @@ async def conversation_of(
             history=history, own=own, again=again, items=whole, kinds=kinds, read=whole
         )
     size += _ITEM * len(history)
-    await beside(size, partial(_check, own, history, whole, strict=services.strict))
+    await threaded_if_large(size, partial(_check, own, history, whole, strict=services.strict))
     source = "previous_response_id" if request.conversation is None else "conversation"
     with ResponseParams(len(history), len(own), source=source):
         tools = [] if kinds.isdisjoint(BRINGS_TOOLS) else client_tools_of(whole)

@@ -15,7 +15,7 @@ from gateway.services import Services
 from gateway.tools.call_history import IMAGE_GENERATION, IMAGE_MADE, json_text
 from gateway.wire import items
 from gateway.wire.content import InputImage, ReasoningText
-from gateway.wire.large_bodies import beside
+from gateway.wire.large_bodies import threaded_if_large
 
 _RESULT_APART = (
     items.WebSearchCall, items.CodeInterpreterCall, items.FileSearchCall, items.McpCall,
@@ -43,7 +43,7 @@ async def read_by_model(
     `size` is the approximate size of the request and its history in bytes. Raises `InvalidRequest` that names an item
     by its index in `context`.
     """
-    read, wanted, carried = await beside(
+    read, wanted, carried = await threaded_if_large(
         size, partial(_read, context, kinds, services.sealer, model, owner, own=own)
     )
     if not wanted or services.store is None:

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from gateway.sdk import AsgiApp, GatewayError, PreparedAnswer, Reply, Route, RouteRequest
-from gateway.sdk.wire import Value, beside, decode_body, encode, new_id
+from gateway.sdk.wire import Value, decode_body, encode, new_id, threaded_if_large
 from gateway_messages.answer import Message, Usage
 from gateway_messages.assembler import MessageAssembler
 from gateway_messages.config import MessagesConfig
@@ -125,7 +125,7 @@ class MessagesApi:
             offers_tools=self._config.offer_tools,
             max_turns=self._config.max_turns,
         )
-        converted = await beside(len(body), convert)
+        converted = await threaded_if_large(len(body), convert)
         own_path = partial(request_path, request=decoded, converted=converted)
         generation = msgspec.structs.replace(converted.generation, own_path=own_path)
         return decoded, msgspec.structs.replace(converted, generation=generation)
