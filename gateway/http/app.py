@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
-from litestar.types import ASGIApp, Scope
+from litestar.types import ASGIApp
 
 from gateway.base.errors import (
     AuthenticationError,
@@ -151,10 +151,12 @@ class GatewayApp(Litestar):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
+        headers = dict(scope["headers"])
         context: RequestContext | None = scope.get(CONTEXT)
         is_internal = context is not None
         if context is None:
-            context = RequestContext(_request_id(scope), method=scope["method"])
+            context = RequestContext(_request_id(headers), scope["method"])
+        context.headers = headers
         # Answered like a GET. The server keeps the original scope and omits the body.
         if context.method == "HEAD":
             scope = {**scope, "method": "GET"}
@@ -194,7 +196,7 @@ class GatewayApp(Litestar):
         services = self.services
         if not is_internal:
             try:
-                self.guard.check(scope)
+                self.guard.check(scope, context.headers)
                 if services is not None and services.authenticator.needs_key:
                     context.identified(await identify_sender(services, scope))
             except GatewayError as error:
@@ -256,12 +258,10 @@ _FREQUENT = (create_response, create_chat_completion, create_completion, create_
 """Handlers that take only the request and return an ASGI application."""
 
 
-def _request_id(scope: Scope) -> str:
+def _request_id(headers: Mapping[bytes, bytes]) -> str:
     """The client's `x-request-id` if it is safe to use, otherwise a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and is_clean_id(value):
-            return value.decode()
-    return new_id("req_")
+    sent = headers.get(b"x-request-id")
+    return new_id("req_") if sent is None or not is_clean_id(sent) else sent.decode()
 
 
 def create_app(config: Config, plugins: PluginSet) -> Litestar:

@@ -32,7 +32,8 @@ async def read_body(
 
     Limited to `server.max_body_bytes` bytes, both before and after decompression, and to `server.body_timeout` seconds.
     """
-    headers = dict(request.scope["headers"])
+    context = context_of(request)
+    headers = context.headers
     media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     # `RequestGuard` ensures that a request without a content type has no body.
     if media_type not in (b"application/json", b"") and not _JSON_TYPE.fullmatch(media_type):
@@ -57,8 +58,8 @@ async def read_body(
             raise _too_slow(config.body_timeout) from None
     if coding is not None and body:
         body = await decompressed(body, coding, config.max_body_bytes)
-    if (content := context_of(request).content) is not None:
-        content.read(body)
+    if context.content is not None:
+        context.content.read(body)
     if not body and not may_be_empty:
         raise InvalidRequest("The body is empty. Send a JSON object.")
     return body
@@ -82,7 +83,7 @@ async def stream_body(
 ) -> AsyncGenerator[bytes, None]:
     """A body of any type as it arrives: at most `limit` bytes, within `server.body_timeout` seconds."""
     seconds = services.config.server.body_timeout
-    headers = dict(request.scope["headers"])
+    headers = context_of(request).headers
     if (coding := _coding(headers)) is not None:
         raise _unsupported(coding, "identity")
     _check_length(headers, limit)

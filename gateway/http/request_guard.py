@@ -47,10 +47,9 @@ class RequestGuard:
         self._hosts = allowed_hosts(config)
         self._known_hosts: set[bytes] = set()
 
-    def check(self, scope: Any) -> None:
-        """Check an HTTP request. Raises `GatewayError`."""
+    def check(self, scope: Any, headers: Mapping[bytes, bytes]) -> None:
+        """Check an HTTP request. `headers` are those of the scope, by name. Raises `GatewayError`."""
         sent = scope["headers"]
-        headers = dict(sent)
         if len(headers) != len(sent):
             _check_repeated(sent)
         host = headers.get(b"host")

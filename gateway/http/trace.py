@@ -13,9 +13,10 @@ RANK_HEADER = b"x-data-parallel-rank"
 def trace_headers(request: HttpRequest) -> dict[str, str] | None:
     """The headers of the W3C trace context: of the request's span if it is traced, otherwise the client's, if it sent
     any."""
-    if (span := context_of(request).span) is not None:
-        return dict(span.headers)
-    sent = dict(request.scope["headers"])
+    context = context_of(request)
+    if context.span is not None:
+        return dict(context.span.headers)
+    sent = context.headers
     if sent.keys().isdisjoint(TRACE_HEADERS):
         return None
     return {
@@ -28,11 +29,12 @@ def trace_headers(request: HttpRequest) -> dict[str, str] | None:
 def take_rank(request: HttpRequest, decoded: SharedParameters) -> None:
     """Set `data_parallel_rank` of `decoded` from the header `X-data-parallel-rank`, as vLLM does. Raises
     `InvalidRequest` unless it is a small whole number."""
-    for name, value in request.scope["headers"]:
-        if name == RANK_HEADER:
-            if not (value.isdigit() and len(value) <= 5 and int(value) <= 65_535):
-                raise InvalidRequest(
-                    "The header X-data-parallel-rank must be a whole number from 0 to 65535.",
-                    param="data_parallel_rank",
-                )
-            decoded.data_parallel_rank = int(value)
+    value = context_of(request).headers.get(RANK_HEADER)
+    if value is None:
+        return
+    if not (value.isdigit() and len(value) <= 5 and int(value) <= 65_535):
+        raise InvalidRequest(
+            "The header X-data-parallel-rank must be a whole number from 0 to 65535.",
+            param="data_parallel_rank",
+        )
+    decoded.data_parallel_rank = int(value)

@@ -6,12 +6,13 @@ is for log lines and for the services of plugins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 
 import msgspec
+from msgspec import Struct, field
 
 from gateway.base.shares import OWNER
 from gateway.observe.run_stats import Content, RunStats, clock
@@ -20,67 +21,39 @@ from gateway.plugins.protocols import Principal, PrincipalLimits, Span
 _CURRENT: ContextVar[RequestContext | None] = ContextVar("gateway.request", default=None)
 
 
-class RequestContext:
+class RequestContext(Struct, eq=False):
     """One request of a client: an HTTP request, one `response.create` of a WebSocket, or a background run."""
 
-    __slots__ = (
-        "added_headers",
-        "client",
-        "client_left",
-        "content",
-        "error_code",
-        "id",
-        "limit_headers",
-        "method",
-        "principal",
-        "priority",
-        "route",
-        "run",
-        "span",
-        "started",
-        "status",
-        "waits_for_room",
-    )
-
-    def __init__(
-        self,
-        request_id: str,
-        *,
-        method: str = "",
-        route: str = "",
-        principal: Principal | None = None,
-        priority: int = 0,
-        waits_for_room: bool = True,
-    ) -> None:
-        self.id = request_id
-        self.method = method
-        self.route = route
-        """The route's path template. The path itself may contain ids."""
-        self.principal = principal
-        """Who sends the request; None in anonymous mode, and before the sender is identified."""
-        self.priority = priority
-        """Added to the principal's priority. A positive value marks background work, which is served after all other
-        work."""
-        self.waits_for_room = waits_for_room
-        """Whether the request may wait until another model is unloaded. False for a request that is sent on behalf of
-        another one, which may be using that model: the two would wait for each other."""
-        self.added_headers: list[tuple[bytes, bytes]] = []
-        """Headers that are added to the answer."""
-        self.limit_headers: list[tuple[bytes, bytes]] = []
-        """Headers of the answer that report the principal's limits."""
-        self.started = clock()
-        self.status = 0
-        """The HTTP status; 0 before the answer begins."""
-        self.error_code: str | None = None
-        self.client: str | None = None
-        """The client's address, if it is logged."""
-        self.client_left = False
-        self.content: Content | None = None
-        """The texts of the request, if they are logged."""
-        self.span: Span | None = None
-        """The span of the request, if it is traced."""
-        self.run: RunStats | None = None
-        """The request's first run, if it has one."""
+    id: str
+    method: str = ""
+    route: str = ""
+    """The route's path template. The path itself may contain ids."""
+    headers: Mapping[bytes, bytes] = {}
+    """The request's headers, with names in lower case. Of a repeated header, the last."""
+    principal: Principal | None = None
+    """Who sends the request; None in anonymous mode, and before the sender is identified."""
+    priority: int = 0
+    """Added to the principal's priority. A positive value marks background work, which is served after all other work."""
+    waits_for_room: bool = True
+    """Whether the request may wait until another model is unloaded. False for a request that is sent on behalf of another
+    one, which may be using that model: the two would wait for each other."""
+    added_headers: list[tuple[bytes, bytes]] = []
+    """Headers that are added to the answer."""
+    limit_headers: list[tuple[bytes, bytes]] = []
+    """Headers of the answer that report the principal's limits."""
+    started: float = field(default_factory=clock)
+    status: int = 0
+    """The HTTP status; 0 before the answer begins."""
+    error_code: str | None = None
+    client: str | None = None
+    """The client's address, if it is logged."""
+    client_left: bool = False
+    content: Content | None = None
+    """The texts of the request, if they are logged."""
+    span: Span | None = None
+    """The span of the request, if it is traced."""
+    run: RunStats | None = None
+    """The request's first run, if it has one."""
 
     @property
     def owner(self) -> str | None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final, Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gateway.base.deltas import Delta
 from gateway.plugins.protocols import Span
@@ -75,80 +75,52 @@ class LiveTool(Struct, frozen=True):
     name: str
 
 
-class RunStats:
+class RunStats(Struct, eq=False):
     """The measured values of one run: a response, a completion, an embedding or a scoring."""
 
-    __slots__ = (
-        "admitted",
-        "api",
-        "content",
-        "decode_seconds",
-        "decode_tokens",
-        "ended",
-        "engine_request_id",
-        "error_code",
-        "first_token",
-        "generations",
-        "model",
-        "number",
-        "output_tokens",
-        "phases",
-        "prompt_seconds",
-        "queued",
-        "request_id",
-        "response_id",
-        "span",
-        "started",
-        "status",
-        "tools",
-        "turns",
-        "usage",
-    )
-
-    def __init__(self, api: str, request_id: str = "", span: Span | None = None) -> None:
-        """`api` is the short name of the API, such as `responses` or `chat`. `request_id` and `span` are those of the
-        request to which the run belongs, if any. See `RequestContext.new_run`."""
-        self.api = api
-        self.model = ""
-        """Name of the model; "" until the run has a place in the queue."""
-        self.response_id = ""
-        self.started = clock()
-        self.queued = 0.0
-        """Time at which the run entered the queue."""
-        self.admitted = 0.0
-        """Time at which the run left the queue."""
-        self.first_token = 0.0
-        """Time at which the engine's first output arrived."""
-        self.ended = 0.0
-        self.prompt_seconds = 0.0
-        """Time from the beginning of a generation to its first output, summed over all generations."""
-        self.decode_seconds = 0.0
-        """Time between the first and the last output, summed over all generations."""
-        self.decode_tokens = 0
-        """Number of tokens after the first one, summed over all generations."""
-        self.number = next(_numbers)
-        """Sequence number of the run in this process."""
-        self.output_tokens = 0
-        """Number of tokens of all generations that have ended."""
-        self.turns = 0
-        """Number of generations that have ended."""
-        self.generations: list[LiveGeneration] = []
-        """Generations in progress."""
-        self.tools: list[LiveTool] = []
-        """Tool calls in progress."""
-        self.phases: list[Phase] | None = None
-        """Phases that have ended, at most `MAX_PHASES`; None if phases are not kept."""
-        self.status: ResponseStatus | None = None
-        """The terminal status; None until the run has ended."""
-        self.error_code: str | None = None
-        self.engine_request_id = ""
-        """The engine's id of the last generation. A remote server receives it as `X-Request-Id`."""
-        self.usage: Usage | None = None
-        self.request_id = request_id
-        self.content: Content | None = None
-        """The texts of the request, if they are logged."""
-        self.span = span
-        """The span of the request, if it is traced."""
+    api: str
+    """Short name of the API, such as `responses` or `chat`."""
+    request_id: str = ""
+    """Id of the request to which the run belongs, if any. See `RequestContext.new_run`."""
+    span: Span | None = None
+    """The span of the request, if it is traced."""
+    model: str = ""
+    """Name of the model; "" until the run has a place in the queue."""
+    response_id: str = ""
+    started: float = field(default_factory=clock)
+    queued: float = 0.0
+    """Time at which the run entered the queue."""
+    admitted: float = 0.0
+    """Time at which the run left the queue."""
+    first_token: float = 0.0
+    """Time at which the engine's first output arrived."""
+    ended: float = 0.0
+    prompt_seconds: float = 0.0
+    """Time from the beginning of a generation to its first output, summed over all generations."""
+    decode_seconds: float = 0.0
+    """Time between the first and the last output, summed over all generations."""
+    decode_tokens: int = 0
+    """Number of tokens after the first one, summed over all generations."""
+    number: int = field(default_factory=_numbers.__next__)
+    """Sequence number of the run in this process."""
+    output_tokens: int = 0
+    """Number of tokens of all generations that have ended."""
+    turns: int = 0
+    """Number of generations that have ended."""
+    generations: list[LiveGeneration] = []
+    """Generations in progress."""
+    tools: list[LiveTool] = []
+    """Tool calls in progress."""
+    phases: list[Phase] | None = None
+    """Phases that have ended, at most `MAX_PHASES`; None if phases are not kept."""
+    status: ResponseStatus | None = None
+    """The terminal status; None until the run has ended."""
+    error_code: str | None = None
+    engine_request_id: str = ""
+    """The engine's id of the last generation. A remote server receives it as `X-Request-Id`."""
+    usage: Usage | None = None
+    content: Content | None = None
+    """The texts of the request, if they are logged."""
 
     @property
     def queue_seconds(self) -> float | None:
