@@ -114,6 +114,8 @@ class ChatTemplateRenderer:
             )
         self._config = config
         self._zone = _checked_zone(config, info.name)
+        self._date = (-1.0, "")
+        """The last date that was asked for, and the quarter of an hour of its time."""
         self._write_calls: WriteCalls = write_as_json
         self._trusted = context.trust_request_chat_template
         self._tokens = _special_tokens(info)
@@ -173,7 +175,13 @@ class ChatTemplateRenderer:
             case "none":
                 return None
             case "today":
-                return datetime.fromtimestamp(time, self._zone).date().isoformat()
+                # Of all zones, the difference from UTC is a multiple of a quarter of an hour.
+                quarter = time // 900
+                known, date = self._date
+                if quarter != known:
+                    date = datetime.fromtimestamp(time, self._zone).date().isoformat()
+                    self._date = quarter, date
+                return date
             case fixed:
                 return fixed
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
@@ -359,6 +362,25 @@ def test_the_date_is_that_of_the_request_in_the_models_time_zone(
 ) -> None:
     renderer = render.with_template(DATED, config=ChatTemplateConfig(**config))
     assert renderer.date_at(at) == date
+
+
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe", "America/St_Johns"]
+)
+def test_each_time_has_the_date_of_its_zone_in_any_order(render: Any, zone: str) -> None:
+    """Some are a quarter of an hour apart from others. Times around all changes of one year's days."""
+    renderer = render.with_template(DATED, config=ChatTemplateConfig(time_zone=zone))
+    begin = 1_767_225_600  # 2026-01-01
+    times = [
+        begin + day * 86_400 + step * 300 + off
+        for day in range(366)
+        for step in range(0, 288, 7)
+        for off in (0, 299)
+    ]
+    random.Random(1).shuffle(times)
+    for at in times:
+        wanted = datetime.fromtimestamp(at, ZoneInfo(zone)).date().isoformat()
+        assert renderer.date_at(at) == wanted
 
 
 def test_a_template_gets_the_date(render: Any) -> None:
