@@ -36,8 +36,8 @@ path = "SCENARIO"
 max_running = 1000
 """
 RULES = [
-    {"when": "at length", "delay_ms": 20, "repeat": 25, "pieces": [{"text": "slow words "}]},
-    {"when": "endlessly", "delay_ms": 20, "repeat": 3000, "pieces": [{"text": "slow words "}]},
+    {"when": "at length", "delay_ms": 20, "repeat": 100, "pieces": [{"text": "slow words "}]},
+    {"when": "endlessly", "delay_ms": 20, "repeat": 100_000, "pieces": [{"text": "slow words "}]},
     {"pieces": [{"text": "quick words"}]},
 ]
 
@@ -122,6 +122,11 @@ async def begun(client: httpx.AsyncClient, url: str, request: dict[str, Any]) ->
     raise AssertionError("the stream was empty")
 
 
+async def is_missed(client: httpx.AsyncClient, url: str) -> bool:
+    """Whether the gateway has noticed that its store is away."""
+    return (await client.get(f"{url}/ready")).status_code == 503
+
+
 LONG = {"model": "scripted", "input": "at length", "background": True, "stream": True}
 
 
@@ -155,11 +160,11 @@ async def test_a_short_absence_is_outlived(
     start_server: Any, served_store: Any, scenario: Path
 ) -> None:
     """It restarts in mid-stream, and has lost nothing: all streams go on, without gap or duplicate."""
-    server = start_server(configured(served_store, scenario, outage=60))
+    server = start_server(configured(served_store, scenario, outage=600))
     async with httpx.AsyncClient(timeout=120) as client:
         reading = await streams(client, server.url, 20)
         served_store.process.kill()
-        await asyncio.sleep(0.3)
+        await wait_until_async(lambda: is_missed(client, server.url), "the absence is noticed")
         served_store.process.start()
         async with asyncio.timeout(120):
             bodies = await asyncio.gather(*reading)
@@ -174,11 +179,16 @@ async def test_a_long_absence_ends_in_failed_responses(
     start_server: Any, served_store: Any, scenario: Path
 ) -> None:
     """Nothing hangs; when it is back, each response has one end, and its readers see it."""
-    server = start_server(configured(served_store, scenario, outage=0.2))
+    configuration = configured(served_store, scenario, outage=0.2)
+    # The readers of the first response that ends wait for the last one, too.
+    server = start_server(configuration, server="store_wait = 600")
     async with httpx.AsyncClient(timeout=120) as client:
         reading = await streams(client, server.url, 20, "endlessly")
         served_store.process.kill()
-        await asyncio.sleep(3)
+        # One that tries to write only once the store is back goes on, as it should. The log is read, since requests would
+        # slow down a gateway that has little time.
+        given_up = "another process ends it"
+        await wait_until_async(lambda: server.log.count(given_up) == 20, "all are given up")
         served_store.process.start()
         async with asyncio.timeout(120):
             bodies = await asyncio.gather(*reading)
@@ -261,7 +271,8 @@ async def test_what_redis_forgot_is_gone(
 async def test_a_server_that_hangs_is_one_that_is_away(
     start_server: Any, served_store: Any, scenario: Path
 ) -> None:
-    server = start_server(configured(served_store, scenario, outage=10, timeout=1))
+    # A slow machine takes long for what a store that is there answers, too.
+    server = start_server(configured(served_store, scenario, outage=600, timeout=5))
     body = {"model": "scripted", "input": "hello"}
     async with httpx.AsyncClient(timeout=120) as client:
         [reading] = await streams(client, server.url, 1)
