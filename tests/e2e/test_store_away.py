@@ -188,7 +188,7 @@ async def test_a_long_absence_ends_in_failed_responses(
         # One that tries to write only once the store is back goes on, as it should. The log is read, since requests would
         # slow down a gateway that has little time.
         given_up = "another process ends it"
-        await wait_until_async(lambda: server.log.count(given_up) == 20, "all are given up")
+        await wait_until_async(lambda: server.log.count(given_up) == 20, "all are given up", 600)
         served_store.process.start()
         async with asyncio.timeout(120):
             bodies = await asyncio.gather(*reading)
