@@ -23,6 +23,9 @@ them."""
 _HELD = 1 << 20
 """Maximum number of bytes buffered for a slow reader. Past that, it reads the log again."""
 
+_PAUSE = 1.0
+"""Seconds until a read is tried again after a defect."""
+
 _START = "0-0"
 
 
@@ -203,14 +206,18 @@ class StreamFollower:
                         streams.append((self._wake_key, self._wake_at))
                     self._read = self._joined
                     found = await self._server.wait_for_entries(streams, seconds=seconds)
+                    for key, entries in found:
+                        self._hand_out(key, entries)
                 except StoreUnavailable as error:
                     if not away:
                         logger.warning("event logs are not followed: %s", error.message)
                     away = True
                     await asyncio.sleep(0.1)
-                    continue
-                for key, entries in found:
-                    self._hand_out(key, entries)
+                except Exception:
+                    # A defect. Without this, the readers would wait for ever.
+                    logger.exception("event logs could not be followed")
+                    away = True
+                    await asyncio.sleep(_PAUSE)
         finally:
             self._task = None
 
@@ -221,7 +228,11 @@ class StreamFollower:
                 self._wake_at = entries[-1][0].decode()
             return
         for entry_id, fields in entries:
-            entry = events_of(entry_id, fields)
+            try:
+                entry = events_of(entry_id, fields)
+            except Exception:  # not written by the gateway
+                logger.exception("the log of %s has an entry that cannot be read", log.response_id)
+                entry = None
             if entry is None:
                 self._end(log)
                 return
