@@ -116,7 +116,11 @@ class PostgresDatabase:
         task = asyncio.create_task(self._run(operation, isolation="read_committed", readonly=False))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_note_failure)
+            raise
 
     def now(self) -> float:
         return time.monotonic() + self._offset
@@ -245,3 +249,9 @@ async def _drive(connection: Any, operation: Operation[T]) -> T:
         return result
     finally:
         operation.close()
+
+
+def _note_failure(write: asyncio.Task[Any]) -> None:
+    """Log the failure of a write whose caller was cancelled, and so did not see it."""
+    if not write.cancelled() and (error := write.exception()) is not None:
+        logger.warning("a write failed after its request had been cancelled: %s", error)
