@@ -195,21 +195,21 @@ class Admission:
             queue.serve(client, cost)
             self._start(client, reservation)
             return None
-        turn = reservation.turn = asyncio.get_running_loop().create_future()
+        granted = reservation.granted = asyncio.get_running_loop().create_future()
         queue.push(client, reservation, cost)
-        return turn
+        return granted
 
-    async def _wait(self, reservation: Reservation, turn: asyncio.Future[None]) -> None:
+    async def _wait(self, reservation: Reservation, granted: asyncio.Future[None]) -> None:
         """Wait for a running slot."""
         try:
-            await turn
+            await granted
         except asyncio.CancelledError:
             client = reservation.client
             assert client is not None, "it has begun to wait"
             if self._queue_of(reservation).discard(client, reservation):
                 self._left(reservation)
                 self._check_idle()
-            elif not turn.cancelled():  # otherwise `_next` has skipped it
+            elif not granted.cancelled():  # otherwise `_next` has skipped it
                 self._end(client, None)
             raise
 
@@ -242,13 +242,15 @@ class Admission:
     def _serve(self, queue: FairQueue[Reservation], most: int) -> None:
         while queue.size and self.running < most:
             client, reservation = queue.pop()
-            turn = reservation.turn
-            if turn is None or turn.done():  # cancelled, but its task has not been resumed yet
+            granted = reservation.granted
+            if (
+                granted is None or granted.done()
+            ):  # cancelled, but its task has not been resumed yet
                 queue.charge(client, -reservation.cost)
                 self._left(reservation)
             else:
                 self._start(client, reservation)
-                turn.set_result(None)
+                granted.set_result(None)
 
     def _settle(
         self, reservation: Reservation, client: QueueClient, change: float, output: int
@@ -269,12 +271,12 @@ class Reservation:
         "_running_in",
         "client",
         "cost",
+        "granted",
         "owner",
         "principal",
         "priority",
         "prompt",
         "started",
-        "turn",
     )
 
     def __init__(
@@ -299,7 +301,7 @@ class Reservation:
         self.cost = 0.0
         """The cost charged to the client: first the expected one, after `used` the real one."""
         self.started: float | None = None
-        self.turn: asyncio.Future[None] | None = None
+        self.granted: asyncio.Future[None] | None = None
         """Done when the request gets a slot; None if it did not have to wait."""
 
     @property
@@ -326,9 +328,9 @@ class Reservation:
                 await self._place.begin()
         self._admission = None
         try:
-            turn = admission._begin(self)  # same module
-            if turn is not None:
-                await admission._wait(self, turn)
+            granted = admission._begin(self)  # same module
+            if granted is not None:
+                await admission._wait(self, granted)
         except BaseException:
             if self._place is not None:
                 self._place.end()

@@ -45,7 +45,7 @@ class Output(ABC, Generic[OutT]):
 
     def __init__(self) -> None:
         self.status: ResponseStatus = "in_progress"
-        self.follows = False
+        self.replaces_started = False
         """Whether this output replaces the output of another model that had started."""
         self.in_background = False
         """Whether the answer runs in the background, so that no client waits for it. The result of `start` is then not
@@ -282,7 +282,7 @@ class Answer(Generic[PlanT, OutT, OutputT]):
                     del opening  # it may contain the whole request
                     if scope.cancelled:
                         return output.cancel()
-                    async with scope.turn:
+                    async with scope.slot:
                         if not await output.begin(sink):
                             return output.cancel()
                         rest = await output.make(writes)
@@ -321,4 +321,4 @@ class Answer(Generic[PlanT, OutT, OutputT]):
         finally:
             del error  # break the reference cycle: its traceback refers to this frame
         self.output = self._output_of(plan, self.output)
-        self.output.follows = self._has_started
+        self.output.replaces_started = self._has_started

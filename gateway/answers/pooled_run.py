@@ -44,7 +44,7 @@ async def run_pooled(
     usage: Usage | None = None
     try:
         with scope.stoppable():
-            async with scope.turn:
+            async with scope.slot:
                 with params:
                     result = await _traced(scope.stats, model, ask)
             made = await make(result)

@@ -116,10 +116,10 @@ class RunScope:
             self.denied = False
 
     @property
-    def turn(self) -> _Turn:
+    def slot(self) -> _Slot:
         """A context that admits the run, waits in the queue, and holds the admission until exit. Enter it once."""
         assert self._reservation is not None, "reserve comes before the work"
-        return _Turn(self, self._reservation)
+        return _Slot(self, self._reservation)
 
     def finish(
         self, status: ResponseStatus, usage: Usage | None, *, is_request: bool = True
@@ -263,8 +263,8 @@ class RunScope:
         return True
 
 
-class _Turn:
-    """See `RunScope.turn`."""
+class _Slot:
+    """See `RunScope.slot`."""
 
     __slots__ = ("_held", "_reservation", "_scope")
 

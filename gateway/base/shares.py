@@ -10,7 +10,7 @@ How to use it:
 - **Threads:** `await asyncio.to_thread(...)` in a running gateway: the threads of its event loop are `FairThreads`.
   For a separate pool of threads, use `FairThreads(4)` in place of `ThreadPoolExecutor(4)`.
 - **Processes:** `gateway.base.process_pool.ProcessPool`.
-- **Anything else:** `async with Shares(8).turn(): ...`
+- **Anything else:** `async with Shares(8).slot(): ...`
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ShareExceeded(Exception):
     """An owner has as many waiting pieces of work as it is allowed."""
 
 
-class Turns(Generic[T]):
+class FairSlots(Generic[T]):
     """A fair queue of pieces of work for a limited number of slots. Not thread-safe.
 
     A free slot goes to the waiting owner that holds the fewest slots, and fewer than `each`; if several hold equally
@@ -160,12 +160,12 @@ class Shares:
     def __init__(
         self, places: int, *, each: int | None = None, max_waiting: int | None = None
     ) -> None:
-        """See `Turns`."""
-        self._turns = Turns[_Waiter](places, each=each, max_waiting=max_waiting)
+        """See `FairSlots`."""
+        self._slots = FairSlots[_Waiter](places, each=each, max_waiting=max_waiting)
         self._lock = threading.Lock()
 
     @asynccontextmanager
-    async def turn(self, owner: str | None = None) -> AsyncIterator[None]:
+    async def slot(self, owner: str | None = None) -> AsyncIterator[None]:
         """Wait for a slot for the owner (by default the current one), and hold it within the context. Raises
         `ShareExceeded`."""
         owner = await self.take(owner)
@@ -175,14 +175,14 @@ class Shares:
             self.leave(owner)
 
     async def take(self, owner: str | None = None) -> str:
-        """Wait for a slot like `turn`, but hold it until `leave` is called. Returns the owner, for `leave`."""
+        """Like `slot`, but the slot is held until `leave` is called. Returns the owner, for `leave`."""
         if owner is None:
             owner = current_owner()
         with self._lock:
-            if self._turns.take(owner):
+            if self._slots.take(owner):
                 return owner
             waiter = _Waiter(asyncio.get_running_loop().create_future())
-            self._turns.add(owner, waiter)
+            self._slots.add(owner, waiter)
         self._serve()
         if waiter.has_place:
             return owner
@@ -191,7 +191,7 @@ class Shares:
         except asyncio.CancelledError:
             with self._lock:
                 if not waiter.has_place:
-                    self._turns.remove(owner, waiter)
+                    self._slots.remove(owner, waiter)
                     raise
             self.leave(owner)
             raise
@@ -202,26 +202,26 @@ class Shares:
         free for it."""
         owner = current_owner()
         with self._lock:
-            return owner if self._turns.take(owner) else None
+            return owner if self._slots.take(owner) else None
 
     def leave(self, owner: str) -> None:
         """Give back a slot. May be called in any thread."""
         with self._lock:
-            self._turns.leave(owner)
+            self._slots.leave(owner)
         self._serve()
 
     def leave_all(self, owners: Iterable[str]) -> None:
         """Give back one slot for each of `owners`. May be called in any thread."""
         with self._lock:
             for owner in owners:
-                self._turns.leave(owner)
+                self._slots.leave(owner)
         self._serve()
 
     def _serve(self) -> None:
         """Give the free slots to the next waiters."""
         while True:
             with self._lock:
-                found = self._turns.next()
+                found = self._slots.next()
                 if found is None:
                     return
                 owner, waiter = found
@@ -230,7 +230,7 @@ class Shares:
                 waiter.woken.get_loop().call_soon_threadsafe(_wake, waiter.woken)
             except RuntimeError:  # the waiter's event loop is closed
                 with self._lock:
-                    self._turns.leave(owner)
+                    self._slots.leave(owner)
 
 
 class _Waiter:
@@ -262,11 +262,11 @@ class FairThreads(ThreadPoolExecutor):
         each: int | None = None,
         max_waiting: int | None = None,
     ) -> None:
-        """See `ThreadPoolExecutor` and `Turns`. With `max_waiting`, `submit` raises `ShareExceeded`."""
+        """See `ThreadPoolExecutor` and `FairSlots`. With `max_waiting`, `submit` raises `ShareExceeded`."""
         if max_workers is None:
             max_workers = min(32, (os.cpu_count() or 1) + 4)
         super().__init__(max_workers, thread_name_prefix)
-        self._turns = Turns[_Work](max_workers, each=each, max_waiting=max_waiting)
+        self._slots = FairSlots[_Work](max_workers, each=each, max_waiting=max_waiting)
         self._lock = threading.Lock()
         self._ended = False
 
@@ -276,13 +276,13 @@ class FairThreads(ThreadPoolExecutor):
         with self._lock:
             if self._ended:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._turns.add(current_owner(), _Work(future, fn, args, kwargs))
-            found = self._turns.next()
+            self._slots.add(current_owner(), _Work(future, fn, args, kwargs))
+            found = self._slots.next()
             if found is not None:
                 try:
                     super().submit(self._work, *found)
                 except RuntimeError:
-                    self._turns.leave(found[0])
+                    self._slots.leave(found[0])
                     raise
         return future
 
@@ -290,7 +290,7 @@ class FairThreads(ThreadPoolExecutor):
         """See `ThreadPoolExecutor`."""
         with self._lock:
             self._ended = True
-            dropped = self._turns.clear() if cancel_futures else []
+            dropped = self._slots.clear() if cancel_futures else []
         for work in dropped:
             work.future.cancel()
         super().shutdown(wait)
@@ -301,8 +301,8 @@ class FairThreads(ThreadPoolExecutor):
             work.run()
             del work  # keep no reference while the thread is idle
             with self._lock:
-                self._turns.leave(owner)
-                found = self._turns.next()
+                self._slots.leave(owner)
+                found = self._slots.next()
             if found is None:
                 return
             owner, work = found

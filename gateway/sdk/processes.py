@@ -11,10 +11,10 @@ from gateway.base.process_pool import (
 )
 from gateway.base.shares import (
     SHARE_THREADS,
+    FairSlots,
     FairThreads,
     ShareExceeded,
     Shares,
-    Turns,
     current_owner,
 )
 from gateway.base.task_context import running_task
@@ -24,6 +24,7 @@ from gateway.base.temporary_folders import (
 
 __all__ = [
     "SHARE_THREADS",
+    "FairSlots",
     "FairThreads",
     "FunctionFailed",
     "HelperDeadlineExceeded",
@@ -33,7 +34,6 @@ __all__ = [
     "ShareExceeded",
     "Shares",
     "TemporaryFolder",
-    "Turns",
     "current_owner",
     "running_task",
     "wait_for_end",

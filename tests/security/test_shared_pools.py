@@ -138,7 +138,7 @@ class _Events(EventBatchWriter):
         self._connections = connections
 
     async def store(self, batch: Sequence[BatchEntry]) -> Sequence[int]:
-        async with self._connections.turn():
+        async with self._connections.slot():
             return [len(each.events) for each in batch]
 
     def deliver(self, entry: BatchEntry, length: int) -> None:

@@ -166,7 +166,7 @@ class ResponseOutput(Output[EventList]):
     def start(self) -> EventList:
         if not self.in_background:
             return self.assembler.start("in_progress")
-        if not self.follows:
+        if not self.replaces_started:
             return self.assembler.start("queued")
         # The opening events were sent before, the last of them only if the work had begun.
         if self.storage.has_begun:

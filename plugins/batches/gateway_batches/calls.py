@@ -87,7 +87,7 @@ class LineCalls:
         while True:
             request_id = new_id("req_")
             try:
-                async with self._slots.turn(job.owner):
+                async with self._slots.slot(job.owner):
                     answer = await self._services.send(
                         job.endpoint,
                         line.body,

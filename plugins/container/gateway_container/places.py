@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, NamedTuple
 
-from gateway.sdk.processes import ShareExceeded, Turns
+from gateway.sdk.processes import FairSlots, ShareExceeded
 from gateway_container.config import ContainersConfig
 from gateway_container.container import Container
 from gateway_container.sandbox.budget import Budget, BudgetExceeded
@@ -54,7 +54,7 @@ class Places:
         self._budget = budget
         self._containers = containers
         self._end = end
-        self._turns = Turns[_Waiter](config.max_running, max_waiting=config.max_waiting)
+        self._slots = FairSlots[_Waiter](config.max_running, max_waiting=config.max_waiting)
         self._ending: set[asyncio.Task[None]] = set()
         """Idle sandboxes that are ended to make room."""
         self._closing = 0
@@ -74,7 +74,7 @@ class Places:
         """
         waiter = _Waiter(container, self._isolation.memory(container.limits))
         try:
-            self._turns.add(container.owner, waiter)
+            self._slots.add(container.owner, waiter)
         except ShareExceeded:
             raise SandboxEnded(
                 f"{self._reason(container)}, and as many calls as may wait for one are waiting. Try again later."
@@ -99,7 +99,7 @@ class Places:
             raise
         finally:
             if not waiter.woken.done():
-                self._turns.remove(container.owner, waiter)
+                self._slots.remove(container.owner, waiter)
 
     def leave(self, container: Container) -> None:
         """The container is idle from now on. Memory that is reserved without a sandbox is given back."""
@@ -108,7 +108,7 @@ class Places:
             container.reserved = None
         if container.has_place:
             container.has_place = False
-            self._turns.leave(container.owner)
+            self._slots.leave(container.owner)
         self.serve()
 
     def close(self, container: Container) -> Held:
@@ -124,7 +124,7 @@ class Places:
         if held.reserved is not None:
             self._budget.release(held.reserved)
         if held.has_place:
-            self._turns.leave(held.owner)
+            self._slots.leave(held.owner)
         self.serve()
 
     def serve(self) -> None:
@@ -140,7 +140,7 @@ class Places:
             full = fitting is None
             return bool(fitting)
 
-        while (found := self._turns.next(fits)) is not None:
+        while (found := self._slots.next(fits)) is not None:
             _, waiter = found
             waiter.container.has_place = True
             waiter.woken.set_result(None)
@@ -165,7 +165,7 @@ class Places:
 
     def _make_room(self, owner: str) -> None:
         """Begin to end an idle sandbox, of the owner if one is given."""
-        if len(self._ending) >= self._turns.are_waiting:
+        if len(self._ending) >= self._slots.are_waiting:
             return
         running = [each for each in self._containers() if each.sandbox is not None]
         idle = [each for each in running if not each.has_place and owner in ("", each.owner)]
@@ -186,7 +186,7 @@ class Places:
 
     def _reason(self, container: Container) -> str:
         """Why there is no place."""
-        owner, turns = container.owner, self._turns
+        owner, turns = container.owner, self._slots
         if (
             turns.held_by(owner) >= turns.most_of(owner)
             and turns.most_of(owner) < self._config.max_running

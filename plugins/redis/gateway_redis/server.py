@@ -87,7 +87,7 @@ class RedisServer:
     async def command(self, *arguments: Argument) -> Any:
         """Run a command and return the answer."""
         with self._answering():
-            async with asyncio.timeout(self._timeout), self._connections.turn():
+            async with asyncio.timeout(self._timeout), self._connections.slot():
                 return await self._execute(*arguments)
 
     async def run(
@@ -95,7 +95,7 @@ class RedisServer:
     ) -> Any:
         """Run a script and return its result. In a cluster, all keys must be in one slot."""
         with self._answering():
-            async with asyncio.timeout(self._timeout), self._connections.turn():
+            async with asyncio.timeout(self._timeout), self._connections.slot():
                 execute = self._execute
                 try:
                     return await execute("EVALSHA", script.digest, len(keys), *keys, *arguments)

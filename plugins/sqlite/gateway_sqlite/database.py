@@ -53,7 +53,7 @@ class SqliteDatabase:
             await asyncio.to_thread(self._close_readers)
 
     async def read(self, operation: Callable[[], Operation[T]]) -> T:
-        async with self._reads.turn():
+        async with self._reads.slot():
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._readers, self._read, operation)
 

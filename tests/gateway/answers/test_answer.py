@@ -210,7 +210,7 @@ async def test_the_methods_of_an_output_are_called_in_order(make: Make) -> None:
     assert case.sent == calls("first", "start")
     assert end == calls("first", "make finish terminal")
     assert (case.scope.error, case.scope.stats.status) == (None, "completed")
-    assert not case.answer.output.follows
+    assert not case.answer.output.replaces_started
 
 
 async def test_the_next_model_answers_after_a_failure_before_any_output(make: Make) -> None:
@@ -223,7 +223,7 @@ async def test_the_next_model_answers_after_a_failure_before_any_output(make: Ma
     assert case.sent == calls("second", "start")
     assert end == calls("second", "make finish terminal")
     assert case.answer.model is case.services.models["second"]
-    assert case.answer.output.follows
+    assert case.answer.output.replaces_started
     assert not case.answer.refused
     assert case.scope.error is None
 
@@ -234,7 +234,7 @@ async def test_a_model_that_cannot_be_prepared_is_replaced_before_the_answer_sta
     case = make(Script(unprepared=AWAY), Script(model="second"))
     await case.run()
     assert case.calls[:3] == ["first prepare", "second prepare", "second start"]
-    assert not case.answer.output.follows
+    assert not case.answer.output.replaces_started
 
 
 async def test_the_start_of_a_failed_attempt_is_kept_if_the_next_plan_cannot_be_made(

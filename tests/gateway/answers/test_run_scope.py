@@ -67,7 +67,7 @@ def scope(services: Services) -> RunScope:
 async def carry_out(scope: RunScope, work: Work) -> None:
     """What a run does with its scope."""
     with scope, scope.stoppable():
-        async with scope.turn:
+        async with scope.slot:
             await work()
 
 
@@ -106,7 +106,7 @@ async def test_a_run_is_registered_until_what_follows_its_work_is_done(
 ) -> None:
     with scope:
         with scope.stoppable():
-            async with scope.turn:
+            async with scope.slot:
                 pass
         assert services.runs == {scope}
     assert not services.runs
@@ -161,7 +161,7 @@ async def test_nothing_stops_a_run_before_its_work_or_after_it(scope: RunScope) 
     scope.stop(ServerShuttingDown("too early"))
     with scope:
         with scope.stoppable():
-            async with scope.turn:
+            async with scope.slot:
                 pass
         scope.stop(ServerShuttingDown("too late"))
         scope.cancel()
@@ -187,7 +187,7 @@ async def test_the_deadline_counts_the_time_in_the_queue(
 ) -> None:
     other = RunScope(services, name="another run", api="test")
     other.reserve(services.models["m"])
-    async with other.turn:
+    async with other.slot:
         # For another request than the one that holds the place.
         await asyncio.create_task(carry_out(scope, forever), context=Context())
         assert isinstance(scope.error, DeadlineExceeded)
@@ -199,7 +199,7 @@ async def test_the_deadline_is_for_the_work_alone(
 ) -> None:
     with scope:
         with scope.stoppable():
-            async with scope.turn:
+            async with scope.slot:
                 pass
         loop = asyncio.get_running_loop()
         now = loop.time

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.base.shares import (
+    FairSlots,
     FairThreads,
     ShareExceeded,
     Shares,
-    Turns,
     current_owner,
     share_threads,
 )
@@ -39,7 +39,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["come", "end"]), st.sampled_from("ab
 def test_nobody_has_more_than_a_share_and_no_place_is_left_that_somebody_may_have(
     steps: list[tuple[str, str]], places: int, each: int
 ) -> None:
-    turns = Turns[int](places, each=each)
+    turns = FairSlots[int](places, each=each)
     running: deque[str] = deque()
     waiting: Counter[str] = Counter()
     for number, (step, owner) in enumerate(steps):
@@ -62,7 +62,7 @@ def test_nobody_has_more_than_a_share_and_no_place_is_left_that_somebody_may_hav
 def test_who_comes_last_waits_for_one_turn_of_each_owner_at_most(
     others: list[int], places: int
 ) -> None:
-    turns = Turns[int](places)
+    turns = FairSlots[int](places)
     for owner, many in enumerate(others):
         for each in range(many):
             turns.add(f"owner {owner}", each)
@@ -89,7 +89,7 @@ def test_owners_that_keep_asking_come_to_hold_equal_numbers_of_places(
     places: int, owners: int, ends: list[int]
 ) -> None:
     """Whoever came first and had places to itself, and whatever ends first."""
-    turns = Turns[int](places)
+    turns = FairSlots[int](places)
     for owner in range(owners):
         for each in range(100):
             turns.add(str(owner), each)
@@ -111,7 +111,7 @@ def test_owners_that_keep_asking_come_to_hold_equal_numbers_of_places(
 
 
 def test_only_the_owner_who_exceeds_a_share_is_refused() -> None:
-    turns = Turns[int](4, each=2, max_waiting=3)
+    turns = FairSlots[int](4, each=2, max_waiting=3)
     for each in range(5):
         turns.add("alice", each)
     with pytest.raises(ShareExceeded):
@@ -145,7 +145,7 @@ async def test_who_is_cancelled_while_waiting_leaves_the_place_to_others(woken: 
     await asyncio.wait([waiting])
     if not woken:
         shares.leave(owner)
-    async with asyncio.timeout(60), shares.turn("carol"):
+    async with asyncio.timeout(60), shares.slot("carol"):
         pass
 
 

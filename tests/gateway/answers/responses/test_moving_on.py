@@ -57,7 +57,7 @@ async def test_a_response_that_moves_on_in_the_queue_is_stored_as_in_progress(
         for name in models[:-1]:
             outer = RunScope(services, name="the outer request", api="test")
             outer.reserve(services.models[name])
-            await stack.enter_async_context(outer.turn)
+            await stack.enter_async_context(outer.slot)
         request = convert_response_request(
             {"model": "route", "input": "Say it.", "background": True, "stream": True}
         )
@@ -110,7 +110,7 @@ async def test_a_stream_that_is_cancelled_before_its_next_model_starts_is_whole(
         services = await open_services(config, plugins, stack)
         outer = RunScope(services, name="the outer request", api="test")
         outer.reserve(services.models["first"])
-        await stack.enter_async_context(outer.turn)
+        await stack.enter_async_context(outer.slot)
         request = convert_response_request({"model": "route", "input": "Say it.", "stream": True})
         run = await prepare_response(request, services, size=1)
         running = asyncio.create_task(run.run(sink))

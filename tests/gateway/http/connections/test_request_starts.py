@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.http.connections.request_starts import PER_TURN, RequestStarts
+from gateway.http.connections.request_starts import PER_ITERATION, RequestStarts
 
 pytestmark = pytest.mark.anyio
-MOST = 3 * PER_TURN + 1
+MOST = 3 * PER_ITERATION + 1
 
 
 class Requests:
@@ -37,16 +37,16 @@ async def test_a_few_are_begun_in_each_turn_of_the_event_loop() -> None:
     before = 0
     while len(requests.begun) < MOST:
         await asyncio.sleep(0)
-        assert len(requests.begun) - before <= PER_TURN
+        assert len(requests.begun) - before <= PER_ITERATION
         before = len(requests.begun)
     assert requests.begun == list(range(MOST))
 
 
 async def test_later_requests_are_begun_later() -> None:
     requests = Requests()
-    requests.come(*range(PER_TURN + 2))
+    requests.come(*range(PER_ITERATION + 2))
     await asyncio.sleep(0)
-    requests.come(*range(PER_TURN + 2, MOST))
+    requests.come(*range(PER_ITERATION + 2, MOST))
     await asyncio.gather(*requests.tasks)
     assert requests.begun == list(range(MOST))
 
@@ -63,9 +63,9 @@ async def test_a_cancelled_request_takes_no_place() -> None:
     requests = Requests()
     requests.come(*range(MOST))
     await asyncio.sleep(0)
-    requests.tasks[PER_TURN].cancel()
+    requests.tasks[PER_ITERATION].cancel()
     await asyncio.wait(requests.tasks)
-    assert requests.begun == [number for number in range(MOST) if number != PER_TURN]
+    assert requests.begun == [number for number in range(MOST) if number != PER_ITERATION]
 
 
 async def test_all_waiting_requests_are_begun_before_the_server_stops() -> None:
