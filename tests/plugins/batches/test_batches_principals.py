@@ -98,7 +98,7 @@ def test_models_limits_and_usage_are_the_keys(tmp_path: Path) -> None:
     config = configuration(tmp_path / "files")
     config["models"]["secret"] = {"engine": "scripted", "parser": "qwen3"}
     config["server"]["api_keys"] = [
-        key("ada", models=["m"], requests_per_minute=4, tokens_per_minute=5000),
+        key("ada", models=["m"], requests_per_minute=6, tokens_per_minute=5000),
         key("bob"),
     ]
     with (
@@ -112,7 +112,7 @@ def test_models_limits_and_usage_are_the_keys(tmp_path: Path) -> None:
             *(line(f"r{n}", max_output_tokens=5) for n in range(8)),
         ]
         made = ada.create(lines)
-        # Four of its requests are admitted at once, and more only as the limit allows.
+        # Six of its requests are admitted at once, and more only as the limit allows.
         made = ada.until(
             made, lambda now: now.request_counts.completed >= 4 and now.request_counts.failed == 2
         )
