@@ -47,5 +47,9 @@ class JoinedHeadTransport(DelegatingTransport):
         self._write_held()
         self.inner.close()
 
+    def abort(self) -> None:
+        self._held = b""
+        self.inner.abort()
+
     def get_write_buffer_size(self) -> int:
         return len(self._held) + self.inner.get_write_buffer_size()

@@ -30,6 +30,9 @@ class Written(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def get_write_buffer_size(self) -> int:
         return 0
 
@@ -70,6 +73,14 @@ def test_nothing_is_lost_by_a_close(body: bytes) -> None:
         assert inner.is_closed
 
     assert run(answer) == [HEAD + body]
+
+
+def test_nothing_is_written_after_an_abort() -> None:
+    def answer(transport: JoinedHeadTransport, inner: Written) -> None:
+        transport.write(HEAD)
+        transport.abort()
+
+    assert run(answer) == []
 
 
 @given(st.lists(st.one_of(st.just(HEAD), st.binary(max_size=8), st.none())))
