@@ -133,6 +133,7 @@ def test_links_that_lead_elsewhere_are_a_change(gateway_server: StartGateway, fo
     eventually(lambda: served(port) == "second")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["half", "text", "away", "passphrase"])
 def test_files_with_a_mistake_change_nothing_until_they_are_right(
     gateway_server: StartGateway, folder: Path, caplog: pytest.LogCaptureFixture, mistake: str

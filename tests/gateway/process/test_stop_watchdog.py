@@ -28,6 +28,7 @@ time.sleep(600)
 FRAMES = b'  File "stuck.py", line 7 in generate\n  File "server.py", line 1 in main\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pieces",
     [

@@ -48,6 +48,7 @@ async def test_who_follows_a_log_of_another_gateway_goes_on(redis_process: Any) 
     assert read == [b"1", b"2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 20])
 async def test_an_old_primary_that_stays_up_as_a_replica_is_left(
     start_redis: Any, at_once: int

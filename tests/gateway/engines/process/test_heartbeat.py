@@ -83,6 +83,7 @@ def test_a_process_that_beats_no_longer_is_killed_once(
     assert told == ["silent"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beats", "seconds"), [(b"", 0.1), (b"\x01\x00", 0.1), (b"\x01", 0.0)], ids=["opens", "ends", "never"]
 )  # fmt: skip
