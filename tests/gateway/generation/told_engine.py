@@ -32,7 +32,7 @@ class ToldEngine(ScriptedEngine):
 
     def __init__(self, steps: Sequence[Step], *, capability: Capability = "tokens") -> None:
         super().__init__(name="m")
-        self._steps = steps
+        self.steps = steps
         self._only = frozenset({capability})
         self.hangs = asyncio.Event()
         """Whether nothing more happens."""
@@ -52,7 +52,7 @@ class ToldEngine(ScriptedEngine):
         self.requests.append(request)
         self.task = asyncio.current_task()
         try:
-            for step in self._steps:
+            for step in self.steps:
                 await asyncio.sleep(0)
                 if isinstance(step, BaseException):
                     raise step
