@@ -17,7 +17,7 @@ _NAMED = re.compile(
 vocabularies as tokens."""
 _TURN = re.compile(
     r"user|assistant|system|human|\bbot\b|developer|\bINST\b|im_start|im_end|eo[ts]|eom|bos|of.?(?:text|sentence|turn)|"
-    r"endoftext|header|role|^<[|｜](?:start|end)[|｜]>$",
+    r"endoftext|header|role|\bturn\b|^<[|｜](?:start|end)[|｜]>$",
     re.IGNORECASE,
 )
 """Words in markers that begin or end a message or a conversation."""
