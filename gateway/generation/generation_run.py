@@ -293,6 +293,11 @@ class GenerationRun(Generic[OutT]):
                         await asyncio.sleep(0)
                 if pushes and self.at:
                     intake.is_open = True
+        except Exception:
+            # Also after a bug of the engine: what it gave before is written, as it is if outputs are parsed one by one.
+            if kept:
+                self._writer.feed(self._parsed())
+            raise
         finally:
             intake.is_open = False
             await outputs.aclose()

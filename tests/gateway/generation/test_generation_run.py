@@ -151,7 +151,7 @@ async def play(
     hanging.cancel()
     [last, _] = await asyncio.gather(task, hanging, return_exceptions=True)
     if isinstance(last, BaseException):
-        assert isinstance(last, GatewayError | asyncio.CancelledError), last
+        assert isinstance(last, GatewayError | ValueError | asyncio.CancelledError), last
         sent += written.fail("c", "m", None)
     else:
         sent += last
@@ -168,7 +168,7 @@ async def play(
     assert together or not written.response.output or sent
     return Result(
         items=msgspec.to_builtins(written.response.output),
-        error=str(last) if isinstance(last, GatewayError) else None,
+        error=repr(last) if isinstance(last, Exception) else None,
         finish=run.finish,
         stop_reason=run.stop_reason,
         tokens=run.tokens,
@@ -191,6 +191,7 @@ REASONS: list[FinishReason] = ["stop", "length", "error", "abort"]
 FAILURES: list[list[Step]] = [
     [EngineError("It failed.")],
     [EngineUnavailable("It is gone.")],
+    [ValueError("a bug")],
     [],
     [HANG],
 ]
