@@ -17,7 +17,8 @@ from gateway.observe.request_context import current_context, current_principal
 from gateway.plugins.protocols import EmbeddingEngine, ModelLoad, RoutingRequest, ScoringEngine
 
 WaitFor: TypeAlias = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Runs a coroutine, and waits until it ends or until waiting is no longer useful."""
+"""Runs a coroutine, and waits until it ends or until waiting is no longer useful; then, it cancels the coroutine and
+waits for its end."""
 
 
 class ModelLookup:

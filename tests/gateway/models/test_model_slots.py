@@ -1,76 +1,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from gateway.base.errors import (
-    ConfigurationError,
     DeadlineExceeded,
     EngineUnavailable,
     ModelNotFound,
     RateLimited,
 )
-from gateway.config import ModelConfig
-from gateway.models.model_slot import ModelSlot
-from gateway.models.model_slots import MAX_BACK_OFF, ModelSlots
-from gateway.models.model_uses import NoFormat, NoRenderer
-from gateway.models.served_model import ServedModel
-from gateway.observe.metrics import Metrics
-from gateway_scripted.engine import ScriptedEngine
+from gateway.models.model_slots import MAX_BACK_OFF
+from tests.gateway.models.house import house
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.anyio
-
-
-class House:
-    """Slots whose engines are opened and closed as a test says."""
-
-    def __init__(self, *, max_loaded: int | None = None, wait_seconds: float = 60) -> None:
-        self.slots = ModelSlots(Metrics(), max_loaded=max_loaded, wait_seconds=wait_seconds)
-        self.slots.starting = False
-        self.events: list[str] = []
-        self.open = asyncio.Event()
-        self.open.set()
-        self.broken: set[str] = set()
-        self.left_by: list[type[BaseException] | None] = []
-        """The exceptions by which the engines' contexts were left."""
-
-    def add(self, name: str, **settings: object) -> ModelSlot:
-        slot = ModelSlot(name, ModelConfig(engine="scripted", **settings), self._open)  # type: ignore[arg-type]
-        self.slots.add(slot)
-        return slot
-
-    async def _open(self, slot: ModelSlot, stack: AsyncExitStack) -> Sequence[ServedModel]:
-        self.events.append(f"open {slot.name}")
-        await self.open.wait()
-        if slot.name in self.broken:
-            raise ConfigurationError(f"{slot.name} is broken.")
-        engine = ScriptedEngine(name=slot.name)
-        stack.callback(self.events.append, f"close {slot.name}")
-        stack.push(lambda kind, *_: self.left_by.append(kind))
-        model = ServedModel(
-            name=slot.name,
-            config=slot.config,
-            engine=engine,
-            renderer=NoRenderer(engine),
-            output_format=NoFormat(engine),
-            admission=slot.admission,
-            info=engine.info,
-            created=1,
-        )
-        return [model]
-
-
-@asynccontextmanager
-async def house(**settings: float) -> AsyncIterator[House]:
-    made = House(**settings)  # type: ignore[arg-type]
-    try:
-        yield made
-    finally:
-        await made.slots.close()
 
 
 async def test_two_requests_load_a_model_once() -> None:
