@@ -50,7 +50,8 @@ def resolve_choice(
             names = _of_server(choice.server_label, known, ("tool_choice", "server_label"))
             resolved = "required"
         case wire.McpChoice():
-            resolved = NamedTool(_of_server_named(choice, known))
+            name_param = ("tool_choice", "name")
+            resolved = NamedTool(_of_server_named(choice, known, name_param))
         case _:
             chosen = _chosen(choice, known)
             if len(chosen) == 1:
@@ -103,12 +104,12 @@ def _of_server(label: str, known: KnownTools, param: ParamPath) -> set[str]:
     return names
 
 
-def _of_server_named(choice: wire.McpChoice, known: KnownTools) -> str:
+def _of_server_named(choice: wire.McpChoice, known: KnownTools, param: ParamPath) -> str:
     prompt_name = known.listed.get((choice.server_label, choice.name or ""))
     if prompt_name is None:
+        label, name = choice.server_label[:100], (choice.name or "")[:100]
         raise InvalidRequest(
-            f"The server '{choice.server_label}' has no tool '{choice.name}' in this request.",
-            param=("tool_choice", "name"),
+            f"The server '{label}' has no tool '{name}' in this request.", param=param
         )
     return prompt_name
 
@@ -147,7 +148,8 @@ def _allowed(choice: wire.AllowedToolsChoice, known: KnownTools) -> set[str]:
         label = entry.get("server_label")
         if isinstance(label, str) and kind == "mcp":
             if isinstance(name, str):
-                names.add(_of_server_named(wire.McpChoice(server_label=label, name=name), known))
+                named = wire.McpChoice(server_label=label, name=name)
+                names.add(_of_server_named(named, known, (*param, "name")))
             else:
                 names |= _of_server(label, known, (*param, "server_label"))
         elif isinstance(name, str):

@@ -76,8 +76,8 @@ class House:
 
 
 @asynccontextmanager
-async def house(**settings: float) -> AsyncIterator[House]:
-    made = House(**settings)  # type: ignore[arg-type]
+async def house(*, max_loaded: int | None = None, wait_seconds: float = 60) -> AsyncIterator[House]:
+    made = House(max_loaded=max_loaded, wait_seconds=wait_seconds)
     try:
         yield made
     finally:

@@ -432,7 +432,7 @@ async def test_a_principal_finds_only_models_that_a_name_of_theirs_permits(
                 assert {*shown.split(", ")} == (permitted or {"none"})
             owners = {"base" if own == "tuned" else own for own in permitted}
             assert {slot.name for slot in lookup.visible_slots()} == owners
-            targets = [each for each in ("other", "base") if each in permitted]
+            targets: list[str | None] = [each for each in ("other", "base") if each in permitted]
             found = lookup.slot_for("route", "generates")
             assert [found and found.name] == (targets[:1] or [None])
             if targets:
