@@ -23,6 +23,7 @@ class Dog(Struct, tag="dog"):
 class Cat(Struct, tag="cat"):
     lives: Annotated[float, Meta(gt=0, le=9)]
     likes: dict[str, str] = {}
+    age: str = ""
 
 
 class Fish(Struct, tag="fish"):
@@ -102,6 +103,7 @@ PLACES: list[tuple[ParamPath, str]] = [
     (("pets",), "an array"),
     (("pets", 0, "lives"), "a decimal"),
     (("pets", 0, "likes"), "an object"),
+    (("pets", 0, "age"), "a string"),
     (("pets", 1), "an object"),
     (("pets", 1, "eats", 0, "eats", 0, "type"), "a string"),
     (("pets", 1, "eats", 0, "eats", 0, "age"), "an integer"),
