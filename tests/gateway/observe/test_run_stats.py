@@ -107,7 +107,7 @@ def test_a_tool_is_in_progress_until_its_context_is_left_also_by_an_error(
 def test_two_runs_share_nothing_and_have_numbers_of_their_own() -> None:
     one, two = RunStats("chat"), RunStats("chat")
     assert one.number < two.number
-    assert one != two
+    assert len({one, two}) == 2, "each is itself alone"
     with one.running_tool("look"):
         one.generates(LiveGeneration(1.0, Going(0.0)))
         assert (two.tools, two.generations) == ([], [])
