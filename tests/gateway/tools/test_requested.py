@@ -37,6 +37,7 @@ class Shelf(ToolServer):
     ) -> None:
         self.label = label
         self.asked = 0
+        self.was_asked = asyncio.Event()
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self._error = error
@@ -51,6 +52,7 @@ class Shelf(ToolServer):
 
     async def tools(self) -> Sequence[ServerTool]:
         self.asked += 1
+        self.was_asked.set()
         await self.may_answer.wait()
         if self._error is not None:
             raise self._error
@@ -139,8 +141,8 @@ async def test_servers_are_asked_at_the_same_time() -> None:
     for each in shelves:
         each.may_answer.clear()
     listing = asyncio.create_task(listed([mcp("a"), mcp("b")], first, second, offered=[offered]))
-    while not all(each.asked for each in shelves):
-        await asyncio.sleep(0)
+    for each in shelves:
+        await each.was_asked.wait()
     for each in reversed(shelves):
         each.may_answer.set()
     found = await listing
@@ -156,10 +158,10 @@ async def test_an_address_that_must_not_be_reached_is_told_by_its_entry_when_all
     slow.may_answer.clear()
     entries = [wire.FunctionTool(name="f"), mcp("a"), mcp("b")]
     listing = asyncio.create_task(listed(entries, slow, refused))
-    while not refused.asked:
+    await refused.was_asked.wait()
+    for _ in range(20):
         await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not listing.done()
+    assert not listing.done(), "the other server has not answered"
     slow.may_answer.set()
     with pytest.raises(InvalidRequest) as error:
         await listing
