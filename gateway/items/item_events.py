@@ -154,7 +154,13 @@ def as_added(item: items.Item) -> items.Item:
         case items.Message():
             return msgspec.structs.replace(item, content=[], status="in_progress")
         case items.Reasoning():
-            return msgspec.structs.replace(item, summary=[], content=UNSET, encrypted_content=UNSET)
+            return msgspec.structs.replace(
+                item,
+                summary=[],
+                content=UNSET,
+                encrypted_content=UNSET,
+                status="in_progress",
+            )
         case items.FunctionCall():
             return msgspec.structs.replace(item, arguments="", status="in_progress")
         case items.CustomToolCall():
@@ -165,7 +171,13 @@ def as_added(item: items.Item) -> items.Item:
             )
         case items.CodeInterpreterCall():
             return msgspec.structs.replace(item, code="", outputs=None, status="in_progress")
-        case items.WebSearchCall() | items.FileSearchCall():
+        case (
+            items.WebSearchCall()
+            | items.FileSearchCall()
+            | items.LocalShellCall()
+            | items.ApplyPatchCall()
+            | items.ToolSearchCall()
+        ):
             return msgspec.structs.replace(item, status="in_progress")
         case items.ShellCall():
             action = msgspec.structs.replace(item.action, commands=[])
