@@ -83,7 +83,8 @@ async def test_tasks_inherit_the_context_that_their_parent_has_entered_before() 
     async def seen() -> tuple[RequestContext | None, str | None, str]:
         await asyncio.sleep(0)
         principal = current_principal()
-        return current_context(), principal and principal.name, OWNER.get()
+        name = None if principal is None else principal.name
+        return current_context(), name, OWNER.get()
 
     async def request() -> list[Any]:
         tasks = [asyncio.create_task(seen())]

@@ -156,7 +156,7 @@ async def test_an_address_that_must_not_be_reached_is_told_by_its_entry_when_all
     refused = Shelf("b", error=InvalidRequest("No.", param="server_url"))
     slow = Shelf("a")
     slow.may_answer.clear()
-    entries = [wire.FunctionTool(name="f"), mcp("a"), mcp("b")]
+    entries: list[wire.Tool] = [wire.FunctionTool(name="f"), mcp("a"), mcp("b")]
     listing = asyncio.create_task(listed(entries, slow, refused))
     await refused.was_asked.wait()
     for _ in range(20):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from gateway.base.errors import InvalidRequest, ParamPath
 from gateway.plugins.protocols import (
@@ -71,7 +72,7 @@ def bound(
 
 def listed(label: str, *names: str, ask: Sequence[str] = (), url: str = "") -> ListedServer:
     """The tools of a server that the request gives by its address, if it has one."""
-    entry = wire.McpTool(server_label=label, **({"server_url": url} if url else {}))
+    entry = wire.McpTool(server_label=label, server_url=url or UNSET)
     return ListedServer(
         server=Served(label),
         context=SessionContext(entry=entry),
@@ -165,12 +166,13 @@ def test_a_request_without_tools_has_none() -> None:
 def test_two_tools_of_a_client_with_one_name_are_refused_by_the_second() -> None:
     inner = functions("find", "add", "find")
     namespace = wire.NamespaceTool(name="crm", description="", tools=[*inner])
-    for tools, param in (
+    cases: list[tuple[Sequence[wire.Tool], ParamPath]] = [
         (functions("find", "find"), ("tools", 1)),
         ([*functions("crm__add"), namespace], ("tools", 1, "tools", 1)),
         ([namespace], ("tools", 0, "tools", 2)),
         ([wire.LocalShellTool(), *functions("local_shell")], ("tools", 1)),
-    ):
+    ]
+    for tools, param in cases:
         with pytest.raises(InvalidRequest) as refused:
             build_toolset(tools, None, AvailableTools())
         assert refused.value.at[: len(param)] == param
@@ -252,7 +254,7 @@ def test_an_entry_that_a_server_refuses_is_named() -> None:
 
 
 def test_tools_that_are_not_available_are_omitted_once_in_their_order() -> None:
-    tools = [
+    tools: list[wire.Tool] = [
         wire.ImageGenerationTool(),
         wire.WebSearchTool(),
         wire.CodeInterpreterTool(),

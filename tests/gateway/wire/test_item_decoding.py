@@ -54,7 +54,7 @@ def changed_items(draw: st.DrawFn) -> Any:
             inner = each.values() if isinstance(each, dict) else each
             places += [below for below in inner if isinstance(below, dict | list)]
         place = draw(st.sampled_from(places))
-        keys = [*place] if isinstance(place, dict) else [*range(len(place))]
+        keys: list[Any] = [*(place if isinstance(place, dict) else range(len(place)))]
         if keys and draw(st.booleans()):
             key = draw(st.sampled_from(keys))
             if draw(st.booleans()):
