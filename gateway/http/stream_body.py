@@ -88,8 +88,7 @@ class StreamBody:
     async def open(self) -> Callable[[bytes], bool]:
         """Send the head before there is a part. Returns the value of `write_chunk`. May only be called before the first
         part."""
-        if self._sending is not None:
-            await self._settle(self._sending)
+        await self._settle()
         if self._writer is not None:
             return self._writer.write
         self._is_sending = True
@@ -123,8 +122,7 @@ class StreamBody:
         """Stop sending keep-alive parts, and wait until one that is being sent has been sent. Returns whether the head
         has been sent, so that the status cannot change."""
         self._end_timer()
-        if self._sending is not None:
-            await self._settle(self._sending)
+        await self._settle()
         return self._writer is not None
 
     async def close(self) -> None:
@@ -132,7 +130,7 @@ class StreamBody:
         self._end_timer()
         if self._sending is not None:
             self._sending.cancel()
-            await self._settle(self._sending)
+        await self._settle()
 
     def _check(self, timers: SharedTimers, seconds: float) -> None:
         self._timer = None
@@ -178,19 +176,22 @@ class StreamBody:
 
     async def _write_after(self, part: bytes) -> None:
         """Write `part` after the keep-alive part that is being sent."""
-        if self._sending is not None:
-            try:
-                await self._settle(self._sending)
-            except asyncio.CancelledError:
-                self.write_later(part)
-                raise
+        try:
+            await self._settle()
+        except asyncio.CancelledError:
+            self.write_later(part)
+            raise
         await self.write(part)
 
-    async def _settle(self, sending: asyncio.Task[None]) -> None:
-        await asyncio.wait((sending,))  # does not cancel `sending` if this is cancelled
-        self._sending = None
-        if not sending.cancelled():
-            sending.exception()  # retrieved only: the next part fails in the same way
+    async def _settle(self) -> None:
+        """Wait until no keep-alive part is being sent."""
+        while (sending := self._sending) is not None:
+            await asyncio.wait((sending,))  # does not cancel `sending` if this is cancelled
+            if not sending.cancelled():
+                sending.exception()  # retrieved only: the next part fails in the same way
+            # If a timer rang meanwhile, the next one is being sent.
+            if self._sending is sending:
+                self._sending = None
 
     def _opened(self) -> ChunkWriter:
         self._writer = writer = ChunkWriter(self._connection)

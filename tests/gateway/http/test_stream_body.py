@@ -273,6 +273,8 @@ STEPS = st.one_of(
 )
 @example([Part(LARGE_SIZE, 3, 0.0, True), Silence(40.0)], False, False, False)
 @example([Part(), Part(LARGE_SIZE, 2, 40.0)], True, False, False)
+@example([Part(), Silence(20.0), Part(0, 1, 20.0)], False, False, False)
+@example([Part(), Silence(20.0), Part(LARGE_SIZE, 1, 20.0, True)], False, False, False)
 @example([Part(0, 1, 0.0, True), Part()], True, False, True)
 @example([Silence(20.0, False), Part(0, 2, 40.0, True)], False, False, False)
 @settings(max_examples=100)
