@@ -229,7 +229,7 @@ def test_what_may_have_called_tools_is_not_run_again(
     assert len(process.started) == (status == "queued")
     assert world.found(lost.id).response.status == ("queued" if process.started else "failed")
     process.end()
-    assert world.services.models["dicing"].admission.running == 0
+    assert world.services.models["dicing"].admission.waiting == 0
 
 
 def test_what_this_process_runs_is_left_alone(world: World) -> None:
@@ -325,7 +325,7 @@ def test_an_owner_that_goes_on_meanwhile_keeps_its_response(world: World, what: 
         assert world.found(lost.id) == goes_on
     assert len(made) == 1
     assert not process.started
-    assert world.services.models["m"].admission.running == 0
+    assert world.services.models["m"].admission.waiting == 0
 
 
 class Ended:
@@ -356,9 +356,20 @@ def test_a_store_that_is_away_ends_the_search(
             world.run(process.orphans.find())
     assert not process.started
     assert world.found(lost.id) == lost
-    assert world.services.models["m"].admission.running == 0
+    assert world.services.models["m"].admission.waiting == 0
     world.clock.now += LEASE + 1
     assert world.taken() == [lost.id]
+
+
+def test_a_store_that_is_away_while_a_run_is_made_ends_the_search(world: World) -> None:
+    lost = world.orphan(record(status="queued", request=BODY))
+
+    async def recreate(known: StoredResponse) -> ResponseAnswer:
+        raise StoreUnavailable("The store is away.")
+
+    with pytest.raises(StoreUnavailable):
+        world.run(Process(world.services, world.store, recreate=recreate).orphans.find())
+    assert world.found(lost.id) == lost
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
