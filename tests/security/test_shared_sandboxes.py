@@ -125,7 +125,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
 
 def waiting(containers: Containers) -> int:
-    return containers._places._turns.are_waiting
+    return containers._places._slots.are_waiting
 
 
 @pytest.mark.parametrize("bound", [{"max_running": 8}, {"max_running": 100, "total": 8}])
