@@ -243,9 +243,8 @@ class Admission:
         while queue.size and self.running < most:
             client, reservation = queue.pop()
             granted = reservation.granted
-            if (
-                granted is None or granted.done()
-            ):  # cancelled, but its task has not been resumed yet
+            if granted is None or granted.done():
+                # It was cancelled, but its task has not been resumed yet.
                 queue.charge(client, -reservation.cost)
                 self._left(reservation)
             else:

@@ -32,8 +32,6 @@ _MINUTES = {width: seconds // _MINUTE for width, seconds in WIDTH_SECONDS.items(
 """Number of minutes in each width."""
 _MAX_TOKENS = 1 << 40
 """Maximum number of tokens of one kind that are counted for one run."""
-
-
 _MAX_ENDED = 64
 """Maximum number of runs that have ended and are not counted yet."""
 MAX_NAMES = 10_000
@@ -65,6 +63,7 @@ class UsageMeter:
         """Principals other than API keys that were counted under their own names on `_day`."""
         self._day = 0
         self._last_used: dict[str, float] = {}
+        """See `last_used`."""
         self._ended: list[tuple[RunStats, Principal | None, bool, float]] = []
         """Runs that are not counted yet, with their principals, whether each counts as a request, and the Unix time of
         its end."""

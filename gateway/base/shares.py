@@ -31,7 +31,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 OWNER: ContextVar[str] = ContextVar("gateway.owner", default="")
-"""The owner for which the current task runs. Set together with the caller of each request."""
+"""The owner for which the current task runs. Set together with the context of each request."""
 
 
 def current_owner() -> str:

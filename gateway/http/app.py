@@ -153,35 +153,28 @@ class GatewayApp(Litestar):
             return
         headers = dict(scope["headers"])
         context: RequestContext | None = scope.get(CONTEXT)
-        is_internal = context is not None
-        if context is None:
+        if context is None or not context.is_internal:  # a scope may be used again, by a middleware
             context = RequestContext(_request_id(headers), scope["method"])
         context.headers = headers
         # Answered like a GET. The server keeps the original scope and omits the body.
         if context.method == "HEAD":
             scope = {**scope, "method": "GET"}
-            scope.pop(
-                CONNECTION_KEY, None
-            )  # the body is not written past the server, which omits it
+            # The body is not written past the server, which omits it.
+            scope.pop(CONNECTION_KEY, None)
         scope[CONTEXT] = context
         context.enter()
         services = self.services
         scope[SERVICES] = services
         scope[DIRECT_SEND] = send
-        if self.client_address is not None and not is_internal:
+        if self.client_address is not None and not context.is_internal:
             context.client = self.client_address.of(scope)
         if services is not None and services.tracer is not None:
             context.span = services.tracer.begin(context.method, scope["headers"])
         if services is not None and services.content_policy is not None:
             context.content = services.content_policy.content()
         try:
-            await self._answer(
-                scope,
-                receive,
-                AnswerHead(scope, send, context, services).send,
-                context,
-                is_internal=is_internal,
-            )
+            head = AnswerHead(scope, send, context, services)
+            await self._answer(scope, receive, head.send, context)
         finally:
             # The server's `send` refers to the scope: without this, only the garbage collector could free the cycle.
             scope.pop(DIRECT_SEND, None)
@@ -189,12 +182,10 @@ class GatewayApp(Litestar):
             if services is not None:
                 log_request(context, line=services.config.server.access_log)
 
-    async def _answer(
-        self, scope: Any, receive: Any, send: Any, context: RequestContext, *, is_internal: bool
-    ) -> None:
+    async def _answer(self, scope: Any, receive: Any, send: Any, context: RequestContext) -> None:
         """Check a request and answer it. The sender is stored in `context`."""
         services = self.services
-        if not is_internal:
+        if not context.is_internal:
             try:
                 self.guard.check(scope, context.headers)
                 if services is not None and services.authenticator.needs_key:

@@ -15,8 +15,7 @@ from gateway.services import Services
 HttpRequest: TypeAlias = Request[Any, Any, Any]
 
 CONTEXT = "gateway.context"
-"""The scope key of the request's `RequestContext`. A request that has one when it arrives is sent by the gateway itself, and is
-neither guarded nor authenticated. Servers never set this key."""
+"""The scope key of the request's `RequestContext`. Servers never set it; the gateway does for requests that it sends itself."""
 SERVICES = "gateway.services"
 """The scope key of the running gateway's services."""
 _KEY = "services"

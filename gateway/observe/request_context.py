@@ -34,6 +34,8 @@ class RequestContext(Struct, eq=False):
     """Who sends the request; None in anonymous mode, and before the sender is identified."""
     priority: int = 0
     """Added to the principal's priority. A positive value marks background work, which is served after all other work."""
+    is_internal: bool = False
+    """Whether the gateway sends the request itself. It is neither guarded nor authenticated."""
     waits_for_room: bool = True
     """Whether the request may wait until another model is unloaded. False for a request that is sent on behalf of another
     one, which may be using that model: the two would wait for each other."""

@@ -124,6 +124,7 @@ class PluginServices:
             method="POST",
             principal=principal,
             priority=priority,
+            is_internal=True,
             waits_for_room=not inside,
         )
         # In a new task, which has its own current request.

@@ -7,6 +7,8 @@ import asyncio
 from gateway.http.connections.delegating_transport import DelegatingTransport
 
 _HEAD = b"HTTP/"
+_COPIED = 16_384
+"""Maximum number of bytes of a first part that is copied, to be written with the head."""
 
 
 class JoinedHeadTransport(DelegatingTransport):
@@ -30,7 +32,10 @@ class JoinedHeadTransport(DelegatingTransport):
             if self._flush is not None:
                 self._flush.cancel()
                 self._flush = None
-            self.inner.write(held + data)
+            if len(data) <= _COPIED:
+                self.inner.write(held + data)
+            else:
+                self.inner.writelines((held, data))
         elif data[:5] == _HEAD:
             self._held = bytes(data)
             self._flush = self._loop.call_soon(self._write_held)

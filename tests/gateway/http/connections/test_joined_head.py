@@ -83,7 +83,13 @@ def test_nothing_is_written_after_an_abort() -> None:
     assert run(answer) == []
 
 
-@given(st.lists(st.one_of(st.just(HEAD), st.binary(max_size=8), st.none())))
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([HEAD, b"x" * 16_384, b"x" * 16_385, None]), st.binary(max_size=8)
+        )
+    )
+)
 def test_every_byte_is_written_in_order(writes: list[bytes | None]) -> None:
     """None: the event loop runs in between."""
 
